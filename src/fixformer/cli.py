@@ -1,0 +1,51 @@
+"""The command line: one verb per public function, no logic of its own.
+
+Results go to stdout (`--json` makes them machine-readable), progress and prose to stderr.
+Exit status: 0 done, 1 a user error, 2 bad usage, 130 on Ctrl-C.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional
+from tyro.extras import SubcommandApp
+
+from fixformer.errors import UserError
+
+app = SubcommandApp()
+bench = SubcommandApp()
+
+
+@app.command
+def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
+    """List the models, with their parameters.
+
+    Args:
+        pattern: show only names that match, such as "fix*".
+        json: print JSON.
+    """
+    from fixformer.bench.cost import print_models
+
+    print_models(pattern, as_json=json)
+
+
+app.command(bench, name="bench", help="Measure speed and memory on this machine.")
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the `fixformer` command."""
+    try:
+        app.cli(prog="fixformer", description=_DESCRIPTION, args=args)
+    except UserError as error:
+        print(f"fixformer: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+_DESCRIPTION = "Video classification whose cost grows linearly with the length and resolution of the video."
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What every model answers to, so that one training loop, one evaluation and one test drive them all.
+
+Shapes: B batch, C channels, T frames, H height, W width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.errors import InputError
+
+
+class VideoModel(nn.Module):
+    """A classifier of clips: `video_BCTHW` in, logits `[B, num_classes]` out.
+
+    Subclasses set the sizes below and implement `forward_features`, `forward_head` and `reset_classifier`.
+    """
+
+    num_classes: int
+    num_features: int
+    num_frames: int
+    image_size: int
+    min_size: int = 1
+    name: str = ""
+    settings: dict[str, Any]
+
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        raise NotImplementedError
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for `num_classes` classes."""
+        raise NotImplementedError
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Trade a second forward pass for activation memory; gradients are identical."""
+        raise NotImplementedError
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that an optimiser should not decay, beyond biases and norms."""
+        return set()
+
+    def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
+        """Change the clip the model is sized for. The default suits models that run at any size."""
+        self.num_frames = num_frames or self.num_frames
+        self.image_size = image_size or self.image_size
+
+    def forward(self, video_BCTHW: Tensor) -> Tensor:
+        check_video(video_BCTHW, min_size=self.min_size)
+        return self.forward_head(self.forward_features(video_BCTHW))
+
+
+def check_video(video_BCTHW: Tensor, min_size: int = 1, channels: int = 3) -> None:
+    """Refuse what cannot be a clip, in one sentence. Shapes are checked always, values only outside compilation."""
+    shape = tuple(video_BCTHW.shape)
+    if video_BCTHW.ndim != 5:
+        hint = (
+            "add a batch axis with video[None]" if video_BCTHW.ndim == 4 else "pass [batch, 3, frames, height, width]"
+        )
+        raise InputError(f"a video has 5 axes [B, C, T, H, W], got {video_BCTHW.ndim} with shape {shape}; {hint}.")
+    _, C, T, H, W = shape
+    if C != channels:
+        hint = "permute it to [B, C, T, H, W]" if channels in (shape[2], shape[-1]) else "convert it to RGB"
+        raise InputError(f"a video has {channels} channels on axis 1, got {C} in shape {shape}; {hint}.")
+    if not video_BCTHW.is_floating_point():
+        raise InputError(
+            f"a video is a normalised float tensor, got {video_BCTHW.dtype}; scale and normalise it first."
+        )
+    if T < 1 or min(H, W) < min_size:
+        raise InputError(
+            f"{T} frames of {H}x{W} pixels: at least 1 frame of {min_size}x{min_size} is needed; enlarge it."
+        )
+    if not torch.compiler.is_compiling():
+        _check_values(video_BCTHW)
+
+
+def _check_values(video_BCTHW: Tensor) -> None:
+    if video_BCTHW.is_meta or torch.isfinite(video_BCTHW.detach().sum(dtype=torch.float32)):
+        return
+    bad = ~torch.isfinite(video_BCTHW)
+    if bad.any():  # the sum alone may overflow on finite values
+        clip, _, frame = bad.nonzero()[0, :3].tolist()
+        raise InputError(
+            f"the video has {int(bad.sum())} NaN or infinite values, the first in clip {clip}, frame {frame}; "
+            "check the file and the normalisation."
+        )
