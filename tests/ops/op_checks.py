@@ -1,0 +1,94 @@
+"""What every attention operator is held to: golden vectors, the agreement of fast and naive twins, graph capture."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+GOLDEN_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
+
+
+def load_golden(shared: Path, name: str, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    tensors = load_file(shared / "golden" / f"{name}.safetensors")
+    return {key: x.to(dtype) if x.is_floating_point() else x for key, x in tensors.items()}
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance, check_dtype=False)
+
+
+def assert_matches_golden(golden: dict[str, Tensor], attend: Callable[..., Tensor]) -> None:
+    """The output and the gradients of a plain golden file."""
+    q, k, v = (golden[name].clone().requires_grad_() for name in "qkv")
+    out = attend(q, k, v)
+    tolerance = GOLDEN_TOLERANCE[out.dtype]
+    assert_close(out, golden["out"], tolerance)
+    gradients = torch.autograd.grad((out * golden["cotangent"]).sum(), (q, k, v))
+    for gradient, name in zip(gradients, "qkv", strict=True):
+        assert_close(gradient, golden[f"grad_{name}"], tolerance)
+
+
+def random_qkv(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, keys: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q `[B, H, N, E]`, and k, v with as many tokens or with `keys`."""
+    generator = torch.Generator().manual_seed(seed)
+    key_shape = (*shape[:2], keys or shape[2], shape[3])
+    q, k, v = (torch.randn(s, generator=generator, dtype=torch.float64) for s in (shape, key_shape, key_shape))
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def assert_twins_agree(
+    fast: Callable[..., Tensor], naive: Callable[..., Tensor], inputs: tuple[Tensor, ...], tolerance: float = 1e-11
+) -> None:
+    """Forward and gradient with respect to every input."""
+    generator = torch.Generator().manual_seed(1)
+    results = []
+    for attend in (fast, naive):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        out = attend(*leaves)
+        cotangent = torch.randn(out.shape, generator=generator.manual_seed(1), dtype=out.dtype)
+        results.append((out, *torch.autograd.grad((out * cotangent).sum(), leaves)))
+    for actual, expected in zip(*results, strict=True):
+        assert actual.dtype == expected.dtype
+        assert_close(actual, expected, tolerance)
+
+
+def assert_half_precision_is_close(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...], tolerance: float) -> None:
+    """bfloat16 inputs, and float32 inputs under autocast, against float64 on the same rounded numbers."""
+    rounded = tuple(x.bfloat16() for x in inputs)
+    expected = attend(*(x.double() for x in rounded))
+    out = attend(*rounded)
+    assert out.dtype == torch.bfloat16
+    assert_close(out.double(), expected, tolerance)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = attend(*rounded)
+        assert out.dtype == torch.bfloat16
+        assert_close(out.double(), expected, tolerance)
+        assert_close(attend(*(x.float() for x in rounded)).double(), expected, tolerance)
+
+
+class _AsModule(torch.nn.Module):
+    def __init__(self, attend: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.attend(*inputs)
+
+
+def assert_captured(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
+    """One graph under torch.compile with gradients, and a torch.export program: same results."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    expected = attend(*leaves)
+    gradients = torch.autograd.grad(expected.sum(), leaves)
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    out = compiled(*leaves)
+    assert_close(out, expected, 1e-11)
+    for actual, gradient in zip(torch.autograd.grad(out.sum(), leaves), gradients, strict=True):
+        assert_close(actual, gradient, 1e-11)
+    exported = torch.export.export(_AsModule(attend), inputs).module()
+    assert_close(exported(*inputs), expected.detach(), 1e-11)
