@@ -1,0 +1,215 @@
+"""What every kind of index is made of: samples, the index itself, and the search for listed files."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from fixformer.errors import UserError
+
+VIDEO_SUFFIXES = frozenset(
+    [
+        ".mp4",
+        ".webm",
+        ".mkv",
+        ".avi",
+        ".mov",
+        ".m4v",
+        ".mpg",
+        ".mpeg",
+        ".wmv",
+        ".flv",
+        ".ts",
+        ".mts",
+        ".m2ts",
+        ".3gp",
+        ".ogv",
+        ".gif",
+        ".vob",
+        ".mp2v",
+        ".y4m",
+    ]
+)
+IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"])
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validate": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+UNLABELLED = -1
+
+
+class ListingError(UserError):
+    """A data set that cannot be listed; the message says what was looked for and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One listed video. `start` and `end` (seconds) select a part of the file; `frames` is what a list claims."""
+
+    path: str
+    label: int
+    split: str
+    id: str
+    start: float | None = None
+    end: float | None = None
+    frames: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class Index:
+    """A data set as listed: the samples whose file exists, those whose file does not, and the label names in order.
+
+    `problems` holds everything that makes training on the set doubtful, one sentence each.
+    """
+
+    root: Path
+    kind: str
+    samples: list[Sample]
+    labels: list[str]
+    missing: list[Sample] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def split(self, name: str) -> list[Sample]:
+        return [s for s in self.samples if s.split == name]
+
+    def missing_in(self, name: str) -> list[Sample]:
+        return [s for s in self.missing if s.split == name]
+
+    @property
+    def splits(self) -> list[str]:
+        present = {s.split for s in self.samples} | {s.split for s in self.missing}
+        return [name for name in ("train", "val", "test") if name in present]
+
+    @property
+    def eval_split(self) -> str:
+        """The split a score is reported on: labelled validation videos, otherwise labelled test videos."""
+        for name in ("val", "test"):
+            if any(s.split == name and s.label != UNLABELLED for s in self.samples):
+                return name
+        raise ListingError(f"no labelled val or test video in {self.root} (splits found: {', '.join(self.splits)}).")
+
+    def counts(self, split: str) -> dict[str, int]:
+        """Videos per label name, zero included."""
+        by_label = Counter(s.label for s in self.samples if s.split == split)
+        return {name: by_label[i] for i, name in enumerate(self.labels)}
+
+    def require_trainable(self) -> None:
+        """Raise for the first thing that makes training on this set meaningless."""
+        if self.problems:
+            raise ListingError(self.problems[0])
+        if not self.split("train"):
+            raise ListingError(f"no training video in {self.root} (splits found: {', '.join(self.splits) or 'none'}).")
+        empty = [name for name, count in self.counts("train").items() if count == 0]
+        if empty:
+            raise ListingError(
+                f"{len(empty)} of {len(self.labels)} classes have no training video in {self.root}, "
+                f"first {empty[0]!r}; add videos or remove the class."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """How a data set is to be listed; see `load_index`."""
+
+    videos: Path | None = None
+    labels: Path | None = None
+    seed: int = 0
+    val_fraction: float = 0.2
+    recording_set: int | None = None
+    require_files: bool = True
+
+
+class FileFinder:
+    """Finds listed videos under one directory by relative path or by stem, from a single walk of the tree."""
+
+    def __init__(self, root: Path, suffixes: frozenset[str] = VIDEO_SUFFIXES) -> None:
+        self.root = root
+        self._paths: set[str] = set()
+        self._by_stem: dict[str, list[str]] = {}
+        for path in walk_files(root, suffixes):
+            self._paths.add(path)
+            self._by_stem.setdefault(PurePosixPath(path).stem, []).append(path)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def by_path(self, name: str) -> str | None:
+        """The file at this path, with or without its suffix."""
+        path = Path(name)
+        if path.is_absolute():
+            return name if path.exists() else None
+        relative = PurePosixPath(name.replace("\\", "/")).as_posix()
+        if relative in self._paths:
+            return str(self.root / relative)
+        if (self.root / relative).exists():
+            return str(self.root / relative)
+        parent = PurePosixPath(relative).parent.as_posix()
+        for candidate in self._by_stem.get(PurePosixPath(relative).name, ()):
+            if PurePosixPath(candidate).parent.as_posix() == parent:
+                return str(self.root / candidate)
+        return None
+
+    def by_stem(self, stem: str, prefer: Sequence[str] = ()) -> str | None:
+        """The file of this stem in any sub-directory, one whose path has the `prefer`red directories first."""
+        found = self._by_stem.get(stem, [])
+        if not found:
+            return None
+        return str(self.root / max(found, key=lambda path: sum(part in PurePosixPath(path).parts for part in prefer)))
+
+
+def walk_files(root: Path, suffixes: frozenset[str]) -> Iterator[str]:
+    """Relative POSIX paths of all files with one of the suffixes, in sorted order, hidden ones left out."""
+    for folder, subfolders, files in os.walk(root, followlinks=True):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        base = Path(folder).relative_to(root)
+        for name in sorted(files):
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes:
+                yield (base / name).as_posix()
+
+
+def located(samples: Iterable[tuple[Sample, str | None]]) -> tuple[list[Sample], list[Sample]]:
+    """Split (sample, found path) pairs into samples with their file and samples without."""
+    present: list[Sample] = []
+    missing: list[Sample] = []
+    for sample, path in samples:
+        if path is None:
+            missing.append(sample)
+        else:
+            present.append(replace(sample, path=path))
+    return present, missing
+
+
+def stable_order(names: Iterable[str], seed: int) -> list[str]:
+    """A shuffle in which adding a name does not move the others relative to each other."""
+    return sorted(names, key=lambda name: hashlib.blake2b(f"{seed}/{name}".encode()).digest())
+
+
+def split_of_name(name: str) -> str | None:
+    """The split a file or directory name stands for: `train`, `kinetics-400_val`, `my.validation`."""
+    words = name.lower().replace("-", "_").replace(".", "_").replace(" ", "_").split("_")
+    found = {SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES}
+    return found.pop() if len(found) == 1 else None
+
+
+def read_names(path: Path) -> list[str]:
+    """Label names, one per line, in order; `[something]` placeholders lose their brackets."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    names = [strip_brackets(line.strip()) for line in lines if line.strip()]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ListingError(f"label {repeated[0]!r} appears twice in {path}; label names must differ.")
+    return names
+
+
+def strip_brackets(text: str) -> str:
+    return text.replace("[", "").replace("]", "")

@@ -1,0 +1,97 @@
+"""Lists of `path frames label` (or `path label`), one file per split, names in `category.txt` where present."""
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from fixformer.data.index_base import (
+    UNLABELLED,
+    FileFinder,
+    Index,
+    IndexOptions,
+    ListingError,
+    Sample,
+    located,
+    read_names,
+    split_of_name,
+)
+
+NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
+
+
+def is_list(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        parts = next((line for line in file if line.strip()), "").split()
+    return len(parts) >= 2 and all(part.isdigit() for part in parts[-2 if len(parts) > 2 else -1 :])
+
+
+def list_files(root: Path) -> dict[str, Path]:
+    """The list of each split."""
+    if root.is_file():
+        return {split_of_name(root.stem) or "train": root}
+    found: dict[str, Path] = {}
+    for path in sorted([*root.glob("*.txt"), *root.glob("*.list")]):
+        split = split_of_name(path.stem)
+        if path.name not in NAME_FILES and split and is_list(path):
+            if split in found:
+                raise ListingError(
+                    f"{found[split].name} and {path.name} both list the {split} split; name one of them."
+                )
+            found[split] = path
+    return found
+
+
+def load_lists(root: Path, options: IndexOptions) -> Index:
+    files = list_files(root)
+    if not files:
+        raise ListingError(
+            f"no list in {root}; looked for *train*.txt, *val*.txt and *test*.txt of `path frames label`."
+        )
+    folder = root.parent if root.is_file() else root
+    per_split = {split: _without_dummy(split, read_list(path, split)) for split, path in files.items()}
+    samples = [s for rows in per_split.values() for s in rows]
+    labels = _names(folder, options, samples)
+    videos = options.videos or folder
+    if not options.require_files:
+        return Index(folder, "list", [replace(s, path=str(videos / s.path)) for s in samples], labels)
+    finder = FileFinder(videos)
+    present, missing = located((s, finder.by_path(s.path) or _by_stem(s, finder)) for s in samples)
+    return Index(folder, "list", present, labels, missing)
+
+
+def read_list(path: Path, split: str) -> list[Sample]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [_sample(line, path, number, split) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _sample(line: str, path: Path, number: int, split: str) -> Sample:
+    parts = line.rsplit(None, 2)
+    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+        return Sample(parts[0], int(parts[2]), split, parts[0], frames=int(parts[1]))
+    parts = line.rsplit(None, 1)
+    if len(parts) == 2 and parts[1].isdigit():
+        return Sample(parts[0], int(parts[1]), split, parts[0])
+    raise ListingError(f"line {number} of {path} is not `path frames label`: {line[:80]!r}.")
+
+
+def _without_dummy(split: str, samples: list[Sample]) -> list[Sample]:
+    """A published test list carries label 0 on every row: such a list is unlabelled, not one class."""
+    if split == "test" and len(samples) > 1 and {s.label for s in samples} == {0}:
+        return [replace(s, label=UNLABELLED) for s in samples]
+    return samples
+
+
+def _names(folder: Path, options: IndexOptions, samples: list[Sample]) -> list[str]:
+    highest = max(s.label for s in samples)
+    candidates = [options.labels] if options.labels else [folder / name for name in NAME_FILES]
+    for path in candidates:
+        if path and path.is_file():
+            names = read_names(path)
+            if highest >= len(names):
+                raise ListingError(f"label {highest} is listed in {folder}, but {path} names only {len(names)} labels.")
+            return names
+    return [str(i) for i in range(highest + 1)]
+
+
+def _by_stem(sample: Sample, finder: FileFinder) -> str | None:
+    name = PurePosixPath(sample.path)
+    return finder.by_stem(name.stem if name.suffix else name.name)
