@@ -1,0 +1,173 @@
+"""The plain parts of a video Transformer.
+
+Shapes: B batch, T frames, H rows, W columns of tokens, D width, C channels.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class PatchEmbed(nn.Module):
+    """Frames to tokens: one convolution per frame, overlapping when the stride is below the patch size."""
+
+    def __init__(self, dim: int, size: int, stride: int, padding: int, norm: bool, channels: int = 3) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(channels, dim, size, stride, padding)
+        self.norm = nn.LayerNorm(dim, eps=1e-5) if norm else nn.Identity()
+
+    def grid(self, image_size: int) -> int:
+        """Tokens along one side of a square frame."""
+        (size, *_), (stride, *_), padding = self.proj.kernel_size, self.proj.stride, self.proj.padding[0]
+        return (image_size + 2 * int(padding) - size) // stride + 1
+
+    def forward(self, video_BCTHW: Tensor) -> Tensor:
+        batch, _, frames = video_BCTHW.shape[:3]
+        x_NDHW = self.proj(video_BCTHW.transpose(1, 2).flatten(0, 1))
+        return self.norm(x_NDHW.permute(0, 2, 3, 1).unflatten(0, (batch, frames)))
+
+
+class TimeEmbed(nn.Module):
+    """One learned vector per frame, interpolated to any number of frames."""
+
+    def __init__(self, slots: int, dim: int) -> None:
+        super().__init__()
+        self.slots = nn.Parameter(torch.zeros(slots, dim))
+
+    def vectors(self, frames: int) -> Tensor:
+        return interpolate_time(self.slots, frames)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD + self.vectors(x_BTHWD.shape[1])[:, None, None]
+
+
+class TiledTimeEmbed(TimeEmbed):
+    """The released code's table: frame t gets entry t mod slots."""
+
+    def vectors(self, frames: int) -> Tensor:
+        return self.slots[torch.arange(frames, device=self.slots.device) % len(self.slots)]
+
+
+class PositionEmbed(nn.Module):
+    """One learned vector per place in the frame, interpolated to any grid."""
+
+    def __init__(self, height: int, width: int, dim: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, width, dim), std=0.02))
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD + interpolate_space(self.table, x_BTHWD.shape[2], x_BTHWD.shape[3])
+
+
+def interpolate_time(slots_TD: Tensor, frames: int) -> Tensor:
+    """Linear interpolation of a table over time; unchanged at its own length."""
+    if len(slots_TD) == frames:
+        return slots_TD
+    return F.interpolate(slots_TD.T[None], size=frames, mode="linear", align_corners=False)[0].T
+
+
+def interpolate_space(table_HWD: Tensor, height: int, width: int) -> Tensor:
+    """Bicubic interpolation of a table over a grid; unchanged at its own size."""
+    if table_HWD.shape[:2] == (height, width):
+        return table_HWD
+    resized = F.interpolate(table_HWD.permute(2, 0, 1)[None], (height, width), mode="bicubic", align_corners=False)
+    return resized[0].permute(1, 2, 0)
+
+
+class Mlp(nn.Module):
+    """Linear, GELU, Linear."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(dim, hidden)
+        self.fc2 = nn.Linear(hidden, dim)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x_BTHWD)))
+
+
+class ConvMlp(Mlp):
+    """The same with a depth-wise 3x3 convolution on each frame's grid before GELU, as in the released code."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__(dim, hidden)
+        self.dwconv = nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        h_NHWD = self.fc1(x_BTHWD).flatten(0, 1)
+        # Tokens are channels-last already: permuting is a view, and the convolution keeps that layout.
+        h_NHWD = self.dwconv(h_NHWD.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.fc2(F.gelu(h_NHWD)).unflatten(0, x_BTHWD.shape[:2])
+
+
+class DropPath(nn.Module):
+    """Drop a residual branch for whole clips, in training only."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x_BTHWD
+        keep = 1 - self.rate
+        mask = x_BTHWD.new_empty(len(x_BTHWD), *[1] * (x_BTHWD.ndim - 1)).bernoulli_(keep)
+        return x_BTHWD * mask / keep
+
+
+class Branch(nn.Module):
+    """x + body(norm(x)): the shape of every part of a block."""
+
+    def __init__(self, dim: int, body: nn.Module, drop_path: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.body = body
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD + self.drop_path(self.body(self.norm(x_BTHWD)))
+
+
+class MlpHead(nn.Module):
+    """The released head: LayerNorm, Linear, GELU, dropout, Linear."""
+
+    def __init__(self, dim: int, hidden: int, num_classes: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim, eps=1e-5)
+        self.fc1 = nn.Linear(dim, hidden)
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(hidden, num_classes)
+
+    def pre_logits(self, x_BD: Tensor) -> Tensor:
+        return self.dropout(F.gelu(self.fc1(self.norm(x_BD))))
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        return self.fc(self.pre_logits(x_BD))
+
+
+class LinearHead(nn.Module):
+    """The public ViT's head: one Linear."""
+
+    def __init__(self, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(dim, num_classes)
+
+    def pre_logits(self, x_BD: Tensor) -> Tensor:
+        return x_BD
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        return self.fc(x_BD)
+
+
+def init_weights(module: nn.Module) -> None:
+    """Linear: truncated normal 0.02, bias zero. Convolution: normal with the fan-out of its group."""
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Conv2d):
+        fan_out = math.prod(module.kernel_size) * module.out_channels // module.groups
+        nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
+        assert module.bias is not None
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,54 @@
+"""Which tokens attend to each other: those of a frame, those of a place, or all.
+
+Shapes: B batch, T frames, H rows, W columns, h heads, E head width; G sequences of N tokens each.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+
+class SpaceAxis:
+    """Tokens of the same frame: B·T sequences of H·W tokens."""
+
+    def sequences(self, x_BTHWhE: Tensor) -> Tensor:
+        return x_BTHWhE.flatten(2, 3).flatten(0, 1).transpose(1, 2)
+
+    def tokens(self, y_GhNE: Tensor, size_BTHW: Sequence[int]) -> Tensor:
+        B, T, H, W = size_BTHW
+        return y_GhNE.transpose(1, 2).reshape(B, T, H, W, -1)
+
+
+class TimeAxis:
+    """Tokens of the same place: B·H·W sequences of T tokens."""
+
+    def sequences(self, x_BTHWhE: Tensor) -> Tensor:
+        return x_BTHWhE.flatten(2, 3).permute(0, 2, 3, 1, 4).flatten(0, 1)
+
+    def tokens(self, y_GhNE: Tensor, size_BTHW: Sequence[int]) -> Tensor:
+        B, T, H, W = size_BTHW
+        return y_GhNE.unflatten(0, (B, H * W)).permute(0, 3, 1, 2, 4).reshape(B, T, H, W, -1)
+
+
+class JointAxis:
+    """All tokens of a clip: B sequences of T·H·W tokens."""
+
+    def sequences(self, x_BTHWhE: Tensor) -> Tensor:
+        return x_BTHWhE.flatten(1, 3).transpose(1, 2)
+
+    def tokens(self, y_GhNE: Tensor, size_BTHW: Sequence[int]) -> Tensor:
+        return y_GhNE.transpose(1, 2).reshape(*size_BTHW, -1)
+
+
+AXES: dict[str, SpaceAxis | TimeAxis | JointAxis] = {"space": SpaceAxis(), "time": TimeAxis(), "joint": JointAxis()}
+
+# Attentions of a block, in order. Windowed is XViT's: attention inside a frame whose keys and values have been mixed
+# with those of the frames around (association in time), so it has no attention along time.
+PATTERNS = {
+    ("factorised", "space_time"): ("space", "time"),
+    ("factorised", "time_space"): ("time", "space"),
+    ("joint", "space_time"): ("joint",),
+    ("joint", "time_space"): ("joint",),
+    ("windowed", "space_time"): ("space",),
+    ("windowed", "time_space"): ("space",),
+}

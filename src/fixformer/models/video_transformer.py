@@ -1,0 +1,97 @@
+"""The video Transformer: patches, blocks of factorised (or joint, or windowed) attention, mean, head.
+
+Shapes: B batch, C colours, T frames, H rows, W columns, D width.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from fixformer.model_config import ModelConfig
+from fixformer.models import layers
+from fixformer.models.attention import Attention, build_attention
+from fixformer.models.base import VideoModel
+from fixformer.models.patterns import PATTERNS
+
+
+class VideoTransformer(VideoModel):
+    """Linear Video Transformer with Feature Fixation, and every setting of it the paper compares."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        config.validate()
+        self.config = config
+        c = config.filled()
+        self.num_classes, self.num_frames, self.image_size = c.num_classes, c.num_frames, c.image_size
+        self.num_features, self.min_size = c.embed_dim, c.patch_size
+        self.patch_embed = layers.PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm)
+        side = self.patch_embed.grid(c.image_size)
+        has_position = c.position_embedding == "learned"
+        self.position_embed = layers.PositionEmbed(side, side, c.embed_dim) if has_position else nn.Identity()
+        time_embed = layers.TiledTimeEmbed if c.reading == "released" else layers.TimeEmbed
+        self.time_embed = time_embed(c.time_slots, c.embed_dim)
+        self.blocks = nn.ModuleList(_block(c, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
+        self.norm = nn.LayerNorm(c.embed_dim, eps=1e-6)
+        self.dropout = nn.Dropout(c.dropout)
+        self.head = _head(c)
+        self.checkpointing = False
+        self.apply(layers.init_weights)
+
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """Tokens after the last norm: `[B, T, H, W, D]`."""
+        x_BTHWD = self.time_embed(self.position_embed(self.patch_embed(video_BCTHW)))
+        for block in self.blocks:
+            x_BTHWD = checkpoint(block, x_BTHWD, use_reentrant=False) if self.checkpointing else block(x_BTHWD)
+        return self.norm(x_BTHWD)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Mean over the places of a frame, mean over frames, head."""
+        x_BD = self.dropout(features.mean((2, 3))).mean(1)
+        return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        old = self.head.fc
+        self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
+        layers.init_weights(self.head.fc)
+        self.num_classes = num_classes
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        self.checkpointing = enable
+
+    def no_weight_decay(self) -> set[str]:
+        return {name for name, _ in self.named_parameters() if name in ("time_embed.slots", "position_embed.table")}
+
+    @torch.no_grad()
+    def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
+        """Interpolate the learned tables to a new clip size for good; without it they are interpolated per clip."""
+        super().set_input_size(num_frames, image_size)
+        side = self.patch_embed.grid(self.image_size)
+        if isinstance(self.position_embed, layers.PositionEmbed):
+            table = layers.interpolate_space(self.position_embed.table, side, side)
+            self.position_embed.table = nn.Parameter(table.clone(memory_format=torch.contiguous_format))
+        if type(self.time_embed) is layers.TimeEmbed:
+            slots = layers.interpolate_time(self.time_embed.slots, self.num_frames)
+            self.time_embed.slots = nn.Parameter(slots.clone(memory_format=torch.contiguous_format))
+
+
+def _block(config: ModelConfig, drop_path: float) -> nn.Sequential:
+    c = config
+    mlp = layers.ConvMlp if c.mlp_conv else layers.Mlp
+    bodies: dict[str, nn.Module] = {axis: build_attention(c, axis) for axis in PATTERNS[c.pattern, c.attention_order]}
+    bodies["mlp"] = mlp(c.embed_dim, round(c.embed_dim * c.mlp_ratio))
+    block = nn.Sequential()
+    for name, body in bodies.items():
+        block.add_module(name, layers.Branch(c.embed_dim, body, drop_path))
+    return block
+
+
+def _head(config: ModelConfig) -> layers.MlpHead | layers.LinearHead:
+    c = config
+    if c.head_hidden_dim:
+        return layers.MlpHead(c.embed_dim, c.head_hidden_dim, c.num_classes, c.dropout)
+    return layers.LinearHead(c.embed_dim, c.num_classes)
+
+
+def attentions(model: nn.Module) -> list[Attention]:
+    """All attentions of a model, in order of use."""
+    return [module for module in model.modules() if isinstance(module, Attention)]

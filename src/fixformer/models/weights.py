@@ -1,0 +1,234 @@
+"""Weights from elsewhere: names translated, tables resized, and a report of what happened to every tensor.
+
+A converter is a function from a foreign state dict to one in our names. `load_weights` then fits it to a model whose
+frames, size or classes may differ. Files are safetensors; nothing is ever unpickled.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from math import isqrt
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fixformer.errors import WeightsError
+from fixformer.models.layers import interpolate_space, interpolate_time
+
+StateDict = Mapping[str, Tensor]
+Rules = tuple[tuple[str, str], ...]
+
+RELEASED_RULES: Rules = (
+    (r"base_model\.blocks\.(\d+)\.temporal_attn\.", r"blocks.\1.time.body."),
+    (r"base_model\.blocks\.(\d+)\.temporal_norm1\.", r"blocks.\1.time.norm."),
+    (r"base_model\.blocks\.(\d+)\.attn\.", r"blocks.\1.space.body."),
+    (r"base_model\.blocks\.(\d+)\.norm1\.", r"blocks.\1.space.norm."),
+    (r"base_model\.blocks\.(\d+)\.norm2\.", r"blocks.\1.mlp.norm."),
+    (r"base_model\.blocks\.(\d+)\.mlp\.dwconv\.", r"blocks.\1.mlp.body."),
+    (r"base_model\.blocks\.(\d+)\.mlp\.", r"blocks.\1.mlp.body."),
+    (r"body\.pgate\.", r"body.steps.fixate.gate.fc."),
+    (r"body\.([qk])_gate\.", r"body.steps.fixate.gate_\1.fc."),
+    (r"base_model\.temp_embed$", "time_embed.slots"),
+    (r"base_model\.(patch_embed|norm)\.", r"\1."),
+    (r"consensus\.mlp_head\.0\.", "head.norm."),
+    (r"consensus\.mlp_head\.1\.", "head.fc1."),
+    (r"consensus\.mlp_head\.4\.", "head.fc."),
+)
+TIMM_RULES: Rules = (
+    (r"^blocks\.(\d+)\.attn\.", r"blocks.\1.space.body."),
+    (r"^blocks\.(\d+)\.norm1\.", r"blocks.\1.space.norm."),
+    (r"^blocks\.(\d+)\.norm2\.", r"blocks.\1.mlp.norm."),
+    (r"^blocks\.(\d+)\.mlp\.fc", r"blocks.\1.mlp.body.fc"),
+    (r"^pos_embed$", "position_embed.table"),
+    (r"^(fc_norm)\.", "norm."),
+    (r"^head\.(weight|bias)$", r"head.fc.\1"),
+)
+TRANSFORMERS_RULES: Rules = (
+    (r"^(vit|deit)\.", ""),
+    (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
+    (r"attention\.attention\.(query|key|value)\.", r"space.body.\1."),
+    (r"attention\.(q|k|v)_proj\.", r"space.body.\1."),
+    (r"attention\.(?:output\.dense|o_proj)\.", "space.body.proj."),
+    (r"layernorm_before\.", "space.norm."),
+    (r"layernorm_after\.", "mlp.norm."),
+    (r"(?:intermediate\.dense|mlp\.fc1)\.", "mlp.body.fc1."),
+    (r"(?<!attention\.)(?:output\.dense|mlp\.fc2)\.", "mlp.body.fc2."),
+    (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (r"^embeddings\.position_embeddings$", "position_embed.table"),
+    (r"^layernorm\.", "norm."),
+    (r"^(?:cls_)?classifier\.", "head.fc."),
+)
+
+
+def from_released(state_dict: StateDict) -> dict[str, Tensor]:
+    """Our names for a state dict of the released code. Its `new_fc`, never used in its forward pass, is left out."""
+    ours = {_renamed(name, RELEASED_RULES): value for name, value in state_dict.items() if "new_fc." not in name}
+    if "time_embed.slots" in ours:
+        ours["time_embed.slots"] = ours["time_embed.slots"].flatten(0, 2)
+    return ours
+
+
+def from_timm_vit(state_dict: StateDict) -> dict[str, Tensor]:
+    """Our names for a ViT or DeiT of timm. The class token has no place here and stays in the report as unused."""
+    return _vit({_renamed(name, TIMM_RULES): value for name, value in state_dict.items()})
+
+
+def from_transformers_vit(state_dict: StateDict) -> dict[str, Tensor]:
+    """Our names for a ViT or DeiT of transformers, as it lies on disk or in memory."""
+    named = {_renamed(name, TRANSFORMERS_RULES): value for name, value in state_dict.items()}
+    return _vit(_fused_qkv(named))
+
+
+def _renamed(name: str, rules: Rules) -> str:
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _fused_qkv(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    fused = {}
+    for name, value in named.items():
+        match = re.fullmatch(r"(.*\.body)\.(query|q)\.(weight|bias)", name)
+        if match:
+            stem, query, kind = match.groups()
+            others = ("key", "value") if query == "query" else ("k", "v")
+            parts = [value, *(named[f"{stem}.{other}.{kind}"] for other in others)]
+            fused[f"{stem}.qkv.{kind}"] = torch.cat(parts)
+        elif not re.search(r"\.body\.(key|value|k|v)\.(weight|bias)$", name):
+            fused[name] = value
+    return fused
+
+
+def _vit(named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give positions their grid; start attention in time as a copy of attention in space that adds nothing."""
+    if "position_embed.table" in named:
+        named["position_embed.table"] = _grid_table(named["position_embed.table"])
+    for name, value in list(named.items()):
+        match = re.fullmatch(r"(blocks\.\d+)\.space\.(.*)", name)
+        if match:
+            block, rest = match.groups()
+            named[f"{block}.time.{rest}"] = torch.zeros_like(value) if rest.startswith("body.proj.") else value
+    return named
+
+
+def _grid_table(table: Tensor) -> Tensor:
+    """`[1, tokens, D]` with one or two leading class tokens to `[H, W, D]`."""
+    side = isqrt(table.shape[1])
+    while side and table.shape[1] - side * side not in (0, 1, 2):
+        side -= 1
+    return table[0, table.shape[1] - side * side :].unflatten(0, (side, side))
+
+
+CONVERTERS: dict[str, tuple[str, Callable[[StateDict], dict[str, Tensor]]]] = {
+    "the released code": (r"base_model\.|consensus\.", from_released),
+    "a ViT of transformers": (r"(vit|deit)\.embeddings\.", from_transformers_vit),
+    "a ViT of timm": (r"blocks\.\d+\.attn\.qkv\.", from_timm_vit),
+}
+
+
+@dataclass
+class LoadReport:
+    """What became of every tensor."""
+
+    source: str
+    taken: list[str] = field(default_factory=list)
+    interpolated: list[str] = field(default_factory=list)
+    initial: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rows = [("taken", self.taken), ("interpolated", self.interpolated)]
+        rows += [("left at initial values", self.initial), ("unused", self.unused)]
+        lines = [f"  {title:<23}{len(names):>5}{_examples(names)}" for title, names in rows]
+        return "\n".join([f"weights of {self.source}:", *lines])
+
+
+def _examples(names: list[str], most: int = 4) -> str:
+    """The distinct shapes of names, block numbers folded: what a reader needs to see that all is well."""
+    folded = list(dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name) for name in names))
+    shown = ", ".join(folded[:most]) + (f", and {len(folded) - most} more" if len(folded) > most else "")
+    return f"  {shown}" if folded else ""
+
+
+# Parts that other systems do not have, and may be missing from their files.
+OPTIONAL = ("*.steps.fixate.*", "*.time.*", "time_embed.*", "position_embed.*", "head.*", "*.dwconv.*")
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"no weight file at {path}.")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise WeightsError(
+            f"{path} is not a safetensors file ({error}); pickled weights are never loaded, convert it first."
+        ) from None
+
+
+def load_weights(model: nn.Module, weights: StateDict | str | Path, *, quiet: bool = False) -> LoadReport:
+    """Load a file or a state dict, ours or foreign, into `model`, and print the report to stderr.
+
+    Tables of time and position are interpolated to the model's clip; a classifier of other classes stays as it is.
+    Anything else that does not fit is an error that names the first differing tensor.
+    """
+    foreign = read_weights(weights) if isinstance(weights, str | Path) else weights
+    source, named = _in_our_names(foreign)
+    own = model.state_dict()
+    report = LoadReport(source)
+    fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named}
+    _check_missing(own, fitted, source)
+    report.initial += [name for name in own if name not in fitted]
+    report.unused += _unused(foreign, named, own)
+    model.load_state_dict({name: value for name, value in fitted.items() if value is not None}, strict=False)
+    if not quiet:
+        print(report, file=sys.stderr)
+    return report
+
+
+def _in_our_names(foreign: StateDict) -> tuple[str, dict[str, Tensor]]:
+    for source, (mark, convert) in CONVERTERS.items():
+        if any(re.match(mark, name) for name in foreign):
+            return source, convert(foreign)
+    return "fixformer", dict(foreign)
+
+
+def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor | None:
+    if value.shape == target.shape:
+        report.taken.append(name)
+        return value
+    if name == "time_embed.slots" and value.shape[1:] == target.shape[1:]:
+        report.interpolated.append(name)
+        return interpolate_time(value.float(), len(target))
+    if name == "position_embed.table" and value.shape[2:] == target.shape[2:]:
+        report.interpolated.append(name)
+        return interpolate_space(value.float(), *target.shape[:2])
+    if name.startswith("head.fc.") and value.shape[1:] == target.shape[1:]:
+        report.initial.append(name)
+        return None
+    if name.startswith("head.") and report.source != "fixformer":
+        report.initial.append(name)
+        return None
+    raise WeightsError(
+        f"the weights of {report.source} do not fit: {name} is {tuple(value.shape)} in the file, "
+        f"{tuple(target.shape)} in the model; build the model in the file's size."
+    )
+
+
+def _check_missing(own: Iterable[str], fitted: Mapping[str, object], source: str) -> None:
+    optional = OPTIONAL if source != "fixformer" else ()
+    for name in own:
+        if name not in fitted and not any(fnmatchcase(name, pattern) for pattern in optional):
+            raise WeightsError(f"the weights of {source} do not fit: {name} is in the model, not in the file.")
+
+
+def _unused(foreign: StateDict, named: StateDict, own: StateDict) -> list[str]:
+    """Tensors of the file that went nowhere. Attention in time is our own addition to a ViT, not the file's."""
+    homeless = [name for name in named if name not in own and ".time." not in name]
+    return homeless + [name for name in foreign if name.startswith("new_fc.")]
