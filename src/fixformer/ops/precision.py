@@ -19,7 +19,7 @@ def upcast(x: Any) -> Any:
 def no_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Autocast would send float32 matrix products back to half precision."""
     # The context is entered only where it changes something: it leaves a mark in exported graphs.
-    if torch.is_autocast_enabled(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
@@ -32,7 +32,7 @@ def accumulate_in_float32(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         first = args[0]
         assert isinstance(first, Tensor)
         with no_autocast(first.device):
-            out = function(*map(upcast, args), **{name: upcast(x) for name, x in kwargs.items()})  # type: ignore[arg-type]
+            out = function(*map(upcast, args), **{name: upcast(x) for name, x in kwargs.items()})
         return out.to(first.dtype) if out.is_floating_point() else out
 
     return accumulate
