@@ -11,25 +11,8 @@ from fixformer.errors import UserError
 
 VIDEO_SUFFIXES = frozenset(
     [
-        ".mp4",
-        ".webm",
-        ".mkv",
-        ".avi",
-        ".mov",
-        ".m4v",
-        ".mpg",
-        ".mpeg",
-        ".wmv",
-        ".flv",
-        ".ts",
-        ".mts",
-        ".m2ts",
-        ".3gp",
-        ".ogv",
-        ".gif",
-        ".vob",
-        ".mp2v",
-        ".y4m",
+        *(".mp4", ".webm", ".mkv", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv"),
+        *(".ts", ".mts", ".m2ts", ".3gp", ".ogv", ".gif", ".vob", ".mp2v", ".y4m"),
     ]
 )
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"])
