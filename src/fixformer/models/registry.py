@@ -1,18 +1,18 @@
 """Names to models: `create_model`, `list_models`, and the decorator that adds a name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from fixformer.errors import UnknownName
+from fixformer.errors import UnknownName, UserError
 from fixformer.models.base import VideoModel
 
 Builder = Callable[..., VideoModel]
 
 _BUILDERS: dict[str, Builder] = {}
-_HOMES = ("fixformer.models.sizes",)
+_HOMES = ("fixformer.models.sizes", "fixformer.models.zoo")
 
 
 def register(builder: Builder) -> Builder:
@@ -54,3 +54,30 @@ def list_settings(name: str) -> list[str]:
     builder = _builders()[name]
     declared = getattr(builder, "settings", None)
     return list(declared or inspect.signature(builder).parameters)
+
+
+def describe(name: str) -> str:
+    """The first line of a model's docstring."""
+    return (inspect.getdoc(_builders()[name]) or "").partition("\n")[0]
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, Any]:
+    """`["fixation=none", "depth=4"]` as keyword arguments: numbers, true and false are understood, the rest is text."""
+    settings = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"{word!r} is not a setting; write key=value, such as fixation=none.")
+        settings[key] = _value(text)
+    return settings
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
