@@ -1,0 +1,40 @@
+"""Recompute a block in the backward pass instead of keeping its activations."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+
+def run(block: nn.Module, *inputs: Any, checkpointing: bool) -> Any:
+    """`block(*inputs)`, recomputed in the backward pass if `checkpointing`."""
+    if checkpointing and torch.is_grad_enabled():
+        return checkpoint(block, *inputs, use_reentrant=False, context_fn=partial(_contexts, block))
+    return block(*inputs)
+
+
+def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    return nullcontext(), _frozen_statistics(block)
+
+
+@contextmanager
+def _frozen_statistics(block: nn.Module) -> Iterator[None]:
+    """The second pass sees the same batch: without this it would count twice in the running statistics."""
+    before = [
+        (norm, norm.momentum, norm.num_batches_tracked, norm.num_batches_tracked.clone())
+        for norm in block.modules()
+        if isinstance(norm, _BatchNorm) and norm.num_batches_tracked is not None
+    ]
+    for norm, *_ in before:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum, num_batches, num_batches_before in before:
+            norm.momentum = momentum
+            num_batches.copy_(num_batches_before)

@@ -1,0 +1,70 @@
+"""The end of every zoo model: dropout and one linear layer on pooled features, and the verbs that go with it.
+
+Shapes: B batch, P positions that are classified separately and averaged, C features.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.errors import InputError
+from fixformer.models.base import VideoModel
+
+
+class PooledClassifier(VideoModel):
+    """Subclasses add `forward_features` and `pool`, and read `self.checkpointing`."""
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        num_features: int,
+        num_frames: int,
+        image_size: int,
+        dropout: float,
+        fc_std: float = 0.01,
+        fc_bias: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_classes, self.num_features = num_classes, num_features
+        self.num_frames, self.image_size = num_frames, image_size
+        self.checkpointing = False
+        self.fc_std, self.fc_bias = fc_std, fc_bias
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(num_features, num_classes)
+        self.reset_classifier(num_classes)
+
+    def pool(self, features: Tensor) -> Tensor:
+        """What is classified: `[B, P, num_features]`."""
+        raise NotImplementedError
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        pooled_BPC = self.pool(features)
+        if pre_logits:
+            return pooled_BPC.mean(dim=1)
+        return self.fc(self.dropout(pooled_BPC)).mean(dim=1)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        if num_classes < 1:
+            raise InputError(f"a classifier needs at least 1 class, got num_classes={num_classes}.")
+        old = self.fc.weight
+        self.num_classes = num_classes
+        self.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
+        nn.init.trunc_normal_(self.fc.weight, std=self.fc_std)
+        nn.init.constant_(self.fc.bias, self.fc_bias)
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        self.checkpointing = enable
+
+
+def global_average(map_BCTHW: Tensor) -> Tensor:
+    return map_BCTHW.mean(dim=(2, 3, 4))
+
+
+@torch.no_grad()
+def initialise_convolutions(model: nn.Module) -> None:
+    """He's initialisation by fan-out, as in the published convolutional networks."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Conv3d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

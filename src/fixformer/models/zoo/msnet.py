@@ -1,0 +1,64 @@
+"""MSNet: TSM with motion between frames estimated after the second stage and added to its features.
+
+Shapes: B clips, T frames, N = B·T, C channels, H rows, W columns.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from fixformer.models.registry import register
+from fixformer.models.zoo.checkpointing import run
+from fixformer.models.zoo.classifier import initialise_convolutions
+from fixformer.models.zoo.convolution import ConvNormAct
+from fixformer.models.zoo.tsm import EXPANSION, TSM
+from fixformer.ops.motion_squeeze import squeeze_motion
+
+MATCH_DIM = 64
+MOTION_DIM = 3  # dx, dy, confidence
+REFINE_DIMS = (16, 32, 64)
+
+
+class MotionSqueeze(nn.Module):
+    """Features plus a refinement of the displacement field to the next frame."""
+
+    def __init__(self, dim: int, *, radius: int = 7) -> None:
+        super().__init__()
+        self.radius = radius
+        self.reduce = ConvNormAct(dim, MATCH_DIM, (1, 1), act=nn.ReLU())
+        dims = (MOTION_DIM, *REFINE_DIMS, dim)
+        kernels = (7, 3, 3, 3)
+        self.refine = nn.Sequential(
+            *(_separable(i, o, k) for i, o, k in zip(dims[:-1], dims[1:], kernels, strict=True))
+        )
+
+    def forward(self, x_NCHW: Tensor, num_frames: int) -> Tensor:
+        matched_BTCHW = self.reduce(x_NCHW).unflatten(0, (-1, num_frames))
+        motion_BT3HW = squeeze_motion(matched_BTCHW, self.radius)
+        return x_NCHW + self.refine(motion_BT3HW.flatten(0, 1))
+
+
+def _separable(in_dim: int, out_dim: int, kernel: int) -> nn.Sequential:
+    return nn.Sequential(
+        ConvNormAct(in_dim, in_dim, (kernel, kernel), groups=in_dim, act=nn.ReLU()),
+        ConvNormAct(in_dim, out_dim, (1, 1), act=nn.ReLU()),
+    )
+
+
+class MSNet(TSM):
+    """TSM with a `MotionSqueeze` after its second stage."""
+
+    def __init__(self, *, width: int = 64, **settings: Any) -> None:
+        super().__init__(width=width, **settings)
+        self.motion = MotionSqueeze(2 * width * EXPANSION)
+        initialise_convolutions(self.motion)
+
+    def forward_stage(self, stage: int, x_NCHW: Tensor, num_frames: int) -> Tensor:
+        x_NCHW = super().forward_stage(stage, x_NCHW, num_frames)
+        return run(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
+
+
+@register
+def msnet_r50(*, num_classes: int = 400, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> MSNet:
+    """MSNet on ResNet-50."""
+    return MSNet(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)

@@ -1,0 +1,196 @@
+"""MViT: a Transformer whose grid of tokens shrinks as its channels grow.
+
+Shapes: B batch, N tokens (the class token, then the grid in raster order), C channels.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.models.registry import register
+from fixformer.models.zoo.checkpointing import run
+from fixformer.models.zoo.classifier import PooledClassifier
+from fixformer.models.zoo.mvit_positions import SeparablePositions
+from fixformer.models.zoo.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
+
+PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING = (3, 7, 7), (2, 4, 4), (1, 3, 3)
+HALVE: Grid = (1, 2, 2)
+KEEP: Grid = (1, 1, 1)
+
+
+class BlockPlan(NamedTuple):
+    """Sizes of one block. Channels change in its MLP, the grid in its attention."""
+
+    dim: int
+    out_dim: int
+    num_heads: int
+    q_stride: Grid
+    kv_stride: Grid
+
+
+def plan_blocks(depth: int, dim: int, num_heads: int, stage_starts: Sequence[int], kv_stride: int) -> list[BlockPlan]:
+    """A stage doubles channels and heads and halves rows and columns; the block before it widens the channels.
+
+    Keys and values keep the grid of the first block's, so their stride shrinks with every stage.
+    """
+    plans = []
+    for i in range(depth):
+        halved = i in stage_starts
+        num_heads, kv_stride = (2 * num_heads, max(kv_stride // 2, 1)) if halved else (num_heads, kv_stride)
+        out_dim = 2 * dim if i + 1 in stage_starts else dim
+        plans.append(BlockPlan(dim, out_dim, num_heads, HALVE if halved else KEEP, (1, kv_stride, kv_stride)))
+        dim = out_dim
+    return plans
+
+
+class SkipPool(nn.Module):
+    """The shortcut around attention that halves the grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.MaxPool3d((1, 3, 3), HALVE, padding=(0, 1, 1))
+
+    def forward(self, x_BHNE: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        return pool_tokens(x_BHNE, grid, self.pool)
+
+
+class DropPath(nn.Module):
+    """Leaves the residual branch of some clips out in training."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x_BNC: Tensor) -> Tensor:
+        if self.rate == 0 or not self.training:
+            return x_BNC
+        keep_B11 = torch.rand(x_BNC.shape[0], 1, 1, device=x_BNC.device) >= self.rate
+        return x_BNC * keep_B11 / (1 - self.rate)
+
+
+class MViTBlock(nn.Module):
+    """Pooled attention, then an MLP; where channels change, the shortcut around the MLP is linear."""
+
+    def __init__(self, plan: BlockPlan, mlp_ratio: float, drop_path: float) -> None:
+        super().__init__()
+        dim, out_dim = plan.dim, plan.out_dim
+        hidden_dim = int(dim * mlp_ratio)
+        self.norm1 = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.attn = PooledAttention(dim, plan.num_heads, plan.q_stride, plan.kv_stride)
+        self.skip: nn.Module = NoPool() if plan.q_stride == KEEP else SkipPool()
+        self.norm2 = nn.LayerNorm(dim, eps=NORM_EPS)
+        self.mlp = nn.Sequential(nn.Linear(dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, out_dim))
+        self.widen = None if dim == out_dim else nn.Linear(dim, out_dim)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+        y_BNC, q_grid = self.attn(self.norm1(x_BNC), grid)
+        skip_B1NC, _ = self.skip(x_BNC[:, None], grid)
+        x_BNC = skip_B1NC[:, 0] + self.drop_path(y_BNC)
+        normed_BNC = self.norm2(x_BNC)
+        skip_BNC = x_BNC if self.widen is None else self.widen(normed_BNC)
+        return skip_BNC + self.drop_path(self.mlp(normed_BNC)), q_grid
+
+
+class MViT(PooledClassifier):
+    """Runs at any T and size: positions are interpolated to the grid of the clip."""
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        num_frames: int,
+        image_size: int,
+        dropout: float = 0.5,
+        drop_path: float = 0.2,
+        embed_dim: int = 96,
+        num_heads: int = 1,
+        depth: int = 16,
+        stage_starts: Sequence[int] = (1, 3, 14),
+        kv_stride: int = 8,
+        mlp_ratio: float = 4.0,
+    ) -> None:
+        plans = plan_blocks(depth, embed_dim, num_heads, stage_starts, kv_stride)
+        super().__init__(
+            num_classes=num_classes,
+            num_features=plans[-1].out_dim,
+            num_frames=num_frames,
+            image_size=image_size,
+            dropout=dropout,
+            fc_std=0.02,
+            fc_bias=0.02,
+        )
+        self.patch_embed = nn.Conv3d(3, embed_dim, PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING)
+        self.positions = SeparablePositions(embed_dim, token_grid(num_frames, image_size))
+        self.blocks = nn.ModuleList(
+            MViTBlock(plan, mlp_ratio, drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
+        )
+        self.norm = nn.LayerNorm(self.num_features, eps=NORM_EPS)
+        self.apply(_initialise)
+
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """All tokens after the last norm, `[B, 1 + T/2·H/32·W/32, C]`, the class token first."""
+        patches_BCTHW = self.patch_embed(video_BCTHW)
+        T, H, W = patches_BCTHW.shape[2:]
+        grid: Grid = (T, H, W)
+        x_BNC = self.positions(patches_BCTHW.flatten(2).transpose(1, 2), grid)
+        for block in self.blocks:
+            x_BNC, grid = run(block, x_BNC, grid, checkpointing=self.checkpointing)
+        return self.norm(x_BNC)
+
+    def pool(self, features: Tensor) -> Tensor:
+        return features[:, :1]
+
+    def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
+        """Resize the tables of positions once, so that they are trained at the new size."""
+        super().set_input_size(num_frames, image_size)
+        self.positions.resize(token_grid(self.num_frames, self.image_size))
+
+    def no_weight_decay(self) -> set[str]:
+        return {f"positions.{name}" for name, _ in self.positions.named_parameters()}
+
+
+def token_grid(num_frames: int, image_size: int) -> Grid:
+    """The patches of a clip; kernels are odd and centred, so a stride s leaves ceil(size / s)."""
+    T, H, W = (-(-size // s) for size, s in zip((num_frames, image_size, image_size), PATCH_STRIDE, strict=True))
+    return T, H, W
+
+
+def _initialise(module: nn.Module) -> None:
+    """As released, biases included: they start at 0.02, not at zero."""
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear | nn.LayerNorm):
+        nn.init.constant_(module.bias, 0.02)
+
+
+@register
+def mvit_base_16x4(
+    *,
+    num_classes: int = 400,
+    num_frames: int = 16,
+    image_size: int = 224,
+    dropout: float = 0.5,
+    drop_path: float = 0.2,
+) -> MViT:
+    """MViT-B for 16 frames, every fourth of the video."""
+    return MViT(
+        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
+    )
+
+
+@register
+def mvit_base_32x3(
+    *,
+    num_classes: int = 400,
+    num_frames: int = 32,
+    image_size: int = 224,
+    dropout: float = 0.5,
+    drop_path: float = 0.2,
+) -> MViT:
+    """MViT-B for 32 frames, every third of the video."""
+    return MViT(
+        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
+    )
