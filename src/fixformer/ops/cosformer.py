@@ -16,9 +16,7 @@ SMALLEST_DENOMINATOR = 1e-6
 
 
 @accumulate_in_float32
-def cosformer_attention(
-    q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, association: Association = "auto"
-) -> Tensor:
+def cosformer_attention(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, association: Association = "auto") -> Tensor:
     """Weights relu(q_i)·relu(k_j) cos(π/2 (i-j)/max(N, M)), normalised; a query without a positive entry gives 0.
 
     `association` forces one order of the products; "auto" takes the cheaper one.

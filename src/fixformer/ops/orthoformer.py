@@ -12,7 +12,9 @@ from fixformer.ops.precision import accumulate_in_float32
 TAKEN = 10.0
 
 
-def orthoformer_attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, start_BH: Tensor, num_landmarks: int) -> Tensor:
+def orthoformer_attention(
+    q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, start_BH: Tensor, num_landmarks: int
+) -> Tensor:
     """softmax(q Lᵀ) softmax(L kᵀ) v with landmarks L picked among the queries; linear in N."""
     landmarks_BHRE = orthogonal_landmarks(q_BHNE, start_BH, num_landmarks)
     summary_BHRE = F.scaled_dot_product_attention(landmarks_BHRE, k_BHNE, v_BHNE)
@@ -67,6 +69,7 @@ def select_landmarks(q_BHNE: Tensor, start_BH: Tensor, num_landmarks: int) -> Te
     return torch.cat(picks, dim=1).view(B, H, num_landmarks)
 
 
+@torch.no_grad()
 def select_landmarks_reference(q_BHNE: Tensor, start_BH: Tensor, num_landmarks: int) -> Tensor:
     """The definition, one (batch, head) and one candidate at a time."""
     B, H, N, _ = q_BHNE.shape
@@ -74,10 +77,11 @@ def select_landmarks_reference(q_BHNE: Tensor, start_BH: Tensor, num_landmarks: 
     for b in range(B):
         for h in range(H):
             unit_NE = F.normalize(q_BHNE[b, h], dim=-1)
+            cosine = (unit_NE @ unit_NE.T).abs().tolist()
             picks = [int(start_BH[b, h])]
             while len(picks) < min(num_landmarks, N):
-                rest = [n for n in range(N) if n not in picks]
-                picks.append(min(rest, key=lambda n: float((unit_NE[picks] @ unit_NE[n]).abs().max())))  # noqa: B023
+                nearness = {n: max(cosine[n][p] for p in picks) for n in range(N) if n not in picks}
+                picks.append(min(nearness, key=nearness.__getitem__))
             picked[b, h] = torch.tensor(picks)
     return picked
 
@@ -94,7 +98,9 @@ def orthoformer_trajectories_reference(
     """The definition, with both attention maps written out."""
     scale = q_BHNE.shape[-1] ** -0.5
     index_BHR = select_landmarks_reference(q_BHNE, start_BH, num_landmarks)
-    landmarks_BHRE = torch.stack([q[i] for q, i in zip(q_BHNE.detach().flatten(0, 1), index_BHR.flatten(0, 1), strict=True)])
+    landmarks_BHRE = torch.stack(
+        [q[i] for q, i in zip(q_BHNE.detach().flatten(0, 1), index_BHR.flatten(0, 1), strict=True)]
+    )
     landmarks_BHRE = landmarks_BHRE.view(*index_BHR.shape, -1)
     k_BHFPE, v_BHFPE = (x.unflatten(2, (num_frames, -1)) for x in (k_BHNE, v_BHNE))
     to_landmarks_BHNR = torch.softmax(scale * torch.einsum("bhne,bhre->bhnr", q_BHNE, landmarks_BHRE), dim=-1)

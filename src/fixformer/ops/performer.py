@@ -74,11 +74,12 @@ def performer_attention(
 def performer_attention_reference(
     q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, projection_RE: Tensor, eps: float = EPS
 ) -> Tensor:
-    """The definition: features of one token at a time, attention weights written out."""
-    E = q_BHNE.shape[-1]
+    """The definition: attention weights written out."""
+    H, E = q_BHNE.shape[1], q_BHNE.shape[3]
     q, k = q_BHNE / E**0.25, k_BHME / E**0.25
-    q_logs, k_logs = (torch.einsum("bhne,...re->bhnr", x, projection_RE) for x in (q, k))
-    q_features = torch.exp(q_logs - q.norm(dim=-1, keepdim=True) ** 2 / 2 - q_logs.max(-1, keepdim=True)[0].detach()) + eps
+    q_logs, k_logs = (torch.einsum("bhne,hre->bhnr", x, projection_RE.expand(H, -1, -1)) for x in (q, k))
+    q_largest = q_logs.max(-1, keepdim=True)[0].detach()
     k_largest = k_logs.flatten(2).max(-1)[0].detach()[..., None, None]
-    k_features = torch.exp(k_logs - k.norm(dim=-1, keepdim=True) ** 2 / 2 - k_largest) + eps
+    q_features = torch.exp(q_logs - (q**2).sum(-1, keepdim=True) / 2 - q_largest) + eps
+    k_features = torch.exp(k_logs - (k**2).sum(-1, keepdim=True) / 2 - k_largest) + eps
     return linear_attention_reference(q_features, k_features, v_BHME, eps=0.0)

@@ -3,14 +3,14 @@
 B batch, H heads, N tokens in raster order of a grid, E head width, C landmarks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-GRID_POOLS = {2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+GRID_POOLS: dict[int, Callable[..., Tensor]] = {2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 
 
 def segment_means(x_BHNE: Tensor, num_segments: int) -> Tensor:

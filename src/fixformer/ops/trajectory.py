@@ -81,8 +81,8 @@ def trajectory_attention_with_class_token(
 ) -> Tensor:
     """As `trajectory_attention` for a class token followed by patches: it attends to all tokens, patches not to it."""
     class_B1D = F.scaled_dot_product_attention(q_BHNE[:, :, :1], k_BHNE, v_BHNE).transpose(1, 2).flatten(2)
-    patches = (x[:, :, 1:] for x in (q_BHNE, k_BHNE, v_BHNE))
-    return torch.cat([class_B1D, trajectory_attention(*patches, weights, num_frames, trajectories)], dim=1)
+    q, k, v = (x[:, :, 1:] for x in (q_BHNE, k_BHNE, v_BHNE))
+    return torch.cat([class_B1D, trajectory_attention(q, k, v, weights, num_frames, trajectories)], dim=1)
 
 
 def trajectory_attention_reference(
