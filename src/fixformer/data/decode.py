@@ -1,7 +1,7 @@
 """Video in: one small `Decoder` interface, several backends behind `open_video`.
 
-Frames are RGB uint8 arrays `frames_THWC`, upright (rotation and mirroring in the metadata are applied), addressed by index
-or by time, and equal to what a full sequential decode gives.
+Frames are RGB uint8 arrays `frames_THWC`, upright (rotation and mirroring in the metadata are applied), addressed by
+index or by time, and equal to what a full sequential decode gives.
 
 Legend: T frames, H height, W width, C the three colours.
 """
@@ -150,4 +150,6 @@ def open_video(
     """
     if backend not in BACKENDS:
         raise UnknownName("decoder backend", backend, BACKENDS)
-    raise NotImplementedError
+    from fixformer.data.decode_pyav import PyAVDecoder
+
+    return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)

@@ -1,0 +1,81 @@
+"""Which packet holds which frame, and where decoding must begin to reach it: arithmetic on what demuxing alone tells.
+
+Legend: P packets in decoding order, F frames in order of presentation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class PacketRow:
+    """One packet as the container describes it. Times are in units of the stream's time base."""
+
+    pts: int | None
+    dts: int | None
+    key: bool
+    shown: bool
+    position: int | None = None
+
+
+class FrameTable:
+    """Frames of a stream whose every shown packet becomes exactly one frame, at the packet's own time."""
+
+    def __init__(self, rows: Sequence[PacketRow]) -> None:
+        shown = np.array([row.shown for row in rows], dtype=bool)
+        self.pts_P = np.array([_time(row) for row in rows], dtype=np.int64)
+        self._key_P = np.array([row.key for row in rows], dtype=bool)
+        live = np.flatnonzero(shown)
+        self.packet_F = live[np.argsort(self.pts_P[live], kind="stable")]
+        self.pts_F = self.pts_P[self.packet_F]
+        self.frame_P = np.full(len(rows), -1, dtype=np.int64)
+        self.frame_P[self.packet_F] = np.arange(len(self.packet_F))
+        self._index = {int(pts): i for i, pts in enumerate(self.pts_F)}
+
+    def __len__(self) -> int:
+        return len(self.packet_F)
+
+    @property
+    def unambiguous(self) -> bool:
+        """Whether a frame is known by its time alone."""
+        return len(self._index) == len(self)
+
+    def find(self, pts: int | None) -> int | None:
+        """The number of the frame with this time."""
+        return None if pts is None else self._index.get(pts)
+
+    def anchor(self, frame: int) -> int:
+        """The packet from which decoding must begin for this frame to come out right."""
+        return int(self._anchor_F[frame])
+
+    @cached_property
+    def _anchor_F(self) -> np.ndarray:
+        """The last key packet before each frame, in decoding order, which is not shown after it.
+
+        A frame shown before the key packet that precedes it (a leading picture of an open group) may refer to pictures
+        older than that key packet, so it needs an earlier one.
+        """
+        keys = np.flatnonzero(self._key_P)
+        nearest_F = np.searchsorted(keys, self.packet_F, side="right") - 1
+        anchors = np.zeros(len(self), dtype=np.int64)
+        for frame, nearest in enumerate(nearest_F):
+            k = int(nearest)
+            while k >= 0 and self.pts_P[keys[k]] > self.pts_F[frame]:
+                k -= 1
+            anchors[frame] = keys[k] if k >= 0 else 0
+        return anchors
+
+
+def _time(row: PacketRow) -> int:
+    # hidden packets may come without a time; they are never looked up by it
+    return row.pts if row.pts is not None else row.dts or 0
+
+
+def on_show(times: np.ndarray, seconds: Sequence[float]) -> list[int]:
+    """For each moment the number of the last frame that began by then; `times` ascend from 0."""
+    # a time computed from a frame number may fall a rounding error short of the frame it means
+    slack = 1e-6
+    return [int(i) for i in np.searchsorted(times, np.asarray(seconds, dtype=np.float64) + slack, side="right") - 1]
