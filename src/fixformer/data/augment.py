@@ -1,0 +1,122 @@
+"""What training does to a clip: every draw comes from the generator it is given, once for all frames.
+
+Clips stay uint8; normalisation and the erasing that follows it are done per batch (`Batch.inputs`).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fixformer.config import Augment, ClipSpec
+from fixformer.data import pixels, transforms
+from fixformer.data.autoaugment import auto_augment, rand_augment
+
+NO_BOX = (0, 0, 0, 0)
+ERASE_AREA = (0.02, 1 / 3)
+ERASE_ASPECT = 0.3
+RESIZED_ASPECT = 3 / 4
+ATTEMPTS = 10
+
+Box = tuple[int, int, int, int]
+
+
+def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
+    """An augmented `clip_CTHW` of bytes, and the box (top, left, height, width) to erase once it is normalised."""
+    augment = spec.augment
+    clip = apply_policy(transforms.from_frames(frames_THWC), augment, rng)
+    clip = CROPS[augment.crop](clip, spec, rng)
+    if rng.random() < augment.flip:
+        clip = clip.flip(-1)
+    clip = colour_jitter(clip.contiguous(), augment.colour, augment.hue, rng)
+    return clip, erase_box(spec.size, spec.size, rng) if rng.random() < augment.erase else NO_BOX
+
+
+def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) -> Tensor:
+    if augment.policy == "v0":
+        return auto_augment(clip_CTHW, rng)
+    if augment.policy == "rand":
+        return rand_augment(
+            clip_CTHW,
+            rng,
+            operations=augment.rand_ops,
+            magnitude=augment.rand_magnitude,
+            deviation=augment.rand_std,
+        )
+    return clip_CTHW
+
+
+def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
+    """Short side to a drawn size (rounded half to even), then a random square of it."""
+    side = round(rng.uniform(*spec.augment.jitter))
+    scaled = transforms.resize_short_side(clip_CTHW, side, spec.antialias)
+    height, width = scaled.shape[-2:]
+    top, left = transforms.random_crop_bounds(height, width, spec.size)
+    at = int(rng.integers(top, endpoint=True)), int(rng.integers(left, endpoint=True))
+    return transforms.crop(scaled, *at, spec.size, spec.size)
+
+
+def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
+    """TSN: one of ten crop shapes at one of thirteen places, scaled to the clip's size."""
+    height, width = clip_CTHW.shape[-2:]
+    sizes = transforms.multiscale_sizes(height, width)
+    crop_width, crop_height = sizes[rng.integers(len(sizes))]
+    places = transforms.multiscale_offsets(height, width, crop_width, crop_height)
+    left, top = places[rng.integers(len(places))]
+    part = transforms.crop(clip_CTHW, top, left, crop_height, crop_width)
+    return transforms.resize(part, spec.size, spec.size, spec.antialias)
+
+
+def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
+    """A random share and aspect of the picture, scaled to the clip's size; the whole picture if none fits."""
+    height, width = clip_CTHW.shape[-2:]
+    top, left, h, w = _random_box(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (0, 0, height, width)
+    return transforms.resize(transforms.crop(clip_CTHW, top, left, h, w), spec.size, spec.size, spec.antialias)
+
+
+def centre_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
+    return transforms.view_crops(clip_CTHW, spec.test_short_side, spec.size, 1, spec.antialias)[0]
+
+
+CROPS: dict[str, Callable[[Tensor, ClipSpec, np.random.Generator], Tensor]] = {
+    "jitter": jitter_crop,
+    "multiscale": multiscale_crop,
+    "resized": resized_crop,
+    "centre": centre_crop,
+}
+
+
+def colour_jitter(clip_CTHW: Tensor, colour: float, hue: float, rng: np.random.Generator) -> Tensor:
+    """Brightness, contrast, saturation and hue as one colour matrix: one pass over the pixels."""
+    if colour == 0 and hue == 0:
+        return clip_CTHW
+    bright, contrast, saturation = rng.uniform(max(0, 1 - colour), 1 + colour, size=3)
+    matrix = pixels.hue_matrix(rng.uniform(-hue, hue)) @ pixels.saturation_matrix(saturation) * bright * contrast
+    # contrast is about the clip's mean grey, which hue and saturation leave where it is
+    offset = (1 - contrast) * bright * pixels.grey_mean(clip_CTHW)
+    return pixels.colour_matrix(clip_CTHW, matrix, np.full(3, offset))
+
+
+def erase_box(height: int, width: int, rng: np.random.Generator) -> Box:
+    """One box of 2-33 % of the area; none if ten attempts do not fit."""
+    return _random_box(height, width, ERASE_AREA, ERASE_ASPECT, rng) or NO_BOX
+
+
+def _random_box(
+    height: int, width: int, area: tuple[float, float], aspect: float, rng: np.random.Generator
+) -> Box | None:
+    """A box of a uniformly drawn share of the area and a log-uniformly drawn aspect, in [aspect, 1 / aspect]."""
+    for _ in range(ATTEMPTS):
+        target = rng.uniform(*area) * height * width
+        ratio = math.exp(rng.uniform(math.log(aspect), -math.log(aspect)))
+        h, w = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
+        if 0 < h <= height and 0 < w <= width:
+            top, left = rng.integers(height - h, endpoint=True), rng.integers(width - w, endpoint=True)
+            return int(top), int(left), h, w
+    return None
+
+
+def boxes_tensor(boxes: list[Box]) -> Tensor:
+    return torch.tensor(boxes, dtype=torch.int64).view(-1, 4)
