@@ -214,15 +214,25 @@ def test_weightings_follow_their_formulas():
         [torch.stack([torch.exp(s * q_bar[0, 0, c] @ q[0, 0, n]) for n in range(5)]) for c in range(3)]
     )
     t = resemblance / resemblance.sum(1, keepdim=True)
+    results = {
+        "mis-opt": optimal_weighting(q, samples, coefficient=2.0),
+        "mis-bh": balance_weighting(q, samples),
+        "mis-biased": biased_weighting(q, samples),
+    }
     for c in range(3):
-        balance = sum(xi(mean[other], w[c]) for other in range(3))
+        own, balance = xi(mean[c], w[c]), sum(xi(mean[other], w[c]) for other in range(3))
         for n in range(5):
-            alpha = xi(mean[c], w[c]) / balance + 2 * (t[c, n] - t[:, n].mean())
-            optimal = torch.log(alpha.clamp(min=1e-8) / xi(mean[c], w[c]))
-            assert_close(optimal_weighting(q, samples, coefficient=2.0)[0, 0, n, c], optimal, 1e-12)
-            biased = s * mean[c] @ q[0, 0, n] - torch.log(balance)
-            assert_close(biased_weighting(q, samples)[0, 0, n, c], biased, 1e-12)
-        assert_close(balance_weighting(q, samples)[0, 0, 0, c], -torch.log(balance), 1e-12)
+            alpha = (own / balance + 2 * (t[c, n] - t[:, n].mean())).clamp(min=1e-8)
+            query = q[0, 0, n]
+            expected = {
+                "mis-opt": alpha * torch.exp(s * w[c] @ query) / own,
+                "mis-bh": torch.exp(s * w[c] @ query) / balance,
+                "mis-biased": torch.exp(s * mean[c] @ query) * torch.exp(s * w[c] @ query) / balance,
+            }
+            for name, weights in results.items():
+                alpha_cn = 1 if weights.alpha_BHNC is None else weights.alpha_BHNC[0, 0, n, c]
+                exponent = s * weights.direction_BHCE[0, 0, c] @ query - weights.log_p_BH1C[0, 0, 0, c]
+                assert_close(alpha_cn * torch.exp(exponent), expected[name], 1e-12)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS.values())

@@ -27,8 +27,15 @@ class Samples(NamedTuple):
     sample_BHCE: Tensor
 
 
-Weighting = Callable[[Tensor, Samples], Tensor]
-"""From queries and samples to log(α_cn / p_c), `[B, H, N or 1, C]`: how much of query n is left to sample c."""
+class Weights(NamedTuple):
+    """How much of query n is left to sample c: α_cn exp(s d_c·q_n) / p_c."""
+
+    direction_BHCE: Tensor
+    log_p_BH1C: Tensor
+    alpha_BHNC: Tensor | None = None
+
+
+Weighting = Callable[[Tensor, Samples], Weights]
 
 
 def log_xi(x_BHNE: Tensor, w_BHCE: Tensor) -> Tensor:
@@ -44,23 +51,24 @@ def log_proposals(samples: Samples) -> tuple[Tensor, Tensor]:
     return log_BHCC.diagonal(dim1=-2, dim2=-1).unsqueeze(-2), log_BHCC.logsumexp(-2, keepdim=True)
 
 
-def optimal_weighting(q_BHNE: Tensor, samples: Samples, coefficient: float = 1.0) -> Tensor:
+def optimal_weighting(q_BHNE: Tensor, samples: Samples, coefficient: float = 1.0) -> Weights:
     """mis-opt: the balance heuristic, moved towards proposals whose query landmark resembles the query."""
     own_BH1C, all_BH1C = log_proposals(samples)
     scores_BHNC = q_BHNE @ (samples.q_bar_BHCE * q_BHNE.shape[-1] ** -0.5).mT
     share_BHNC = scores_BHNC.softmax(dim=-2)
-    alpha_BHNC = (share_BHNC - share_BHNC.mean(-1, keepdim=True)) * coefficient + (own_BH1C - all_BH1C).exp()
-    return alpha_BHNC.clamp_min(LEAST_WEIGHT).log() - own_BH1C
+    shift_BHN1 = share_BHNC.mean(-1, keepdim=True) * coefficient
+    alpha_BHNC = share_BHNC * coefficient + ((own_BH1C - all_BH1C).exp() - shift_BHN1)
+    return Weights(samples.sample_BHCE, own_BH1C, alpha_BHNC.clamp_min(LEAST_WEIGHT))
 
 
-def balance_weighting(q_BHNE: Tensor, samples: Samples) -> Tensor:
-    """mis-bh: the balance heuristic alone."""
-    return -log_proposals(samples)[1]
+def balance_weighting(q_BHNE: Tensor, samples: Samples) -> Weights:
+    """mis-bh: the balance heuristic alone, α = 1."""
+    return Weights(samples.sample_BHCE, log_proposals(samples)[1])
 
 
-def biased_weighting(q_BHNE: Tensor, samples: Samples) -> Tensor:
+def biased_weighting(q_BHNE: Tensor, samples: Samples) -> Weights:
     """mis-biased: α = exp(s μ·q), which prefers proposals near the query and is no longer unbiased."""
-    return q_BHNE @ (samples.mean_BHCE * q_BHNE.shape[-1] ** -0.5).mT - log_proposals(samples)[1]
+    return Weights(samples.sample_BHCE + samples.mean_BHCE, log_proposals(samples)[1])
 
 
 def lara_attention(
@@ -94,12 +102,16 @@ def lara_trajectories(
     """As `lara_attention`, once for the keys of each frame, with the same samples: `[B, H, N, F, E]`."""
     mean_BHCE = q_bar_BHCE + k_bar_BHCE
     sample_BHCE = mean_BHCE if noise_BHCE is None else mean_BHCE + noise_BHCE
-    samples = Samples(q_bar_BHCE, mean_BHCE, sample_BHCE)
+    weights = weighting(q_BHNE, Samples(q_bar_BHCE, mean_BHCE, sample_BHCE))
     mass_BHFC, summary_BHFCE = _summarise_keys(k_BHME, v_BHME, sample_BHCE, num_frames)
     # |q|² is the same for all samples of a query: it would cancel in the softmax.
-    log_BHNC = q_BHNE @ (sample_BHCE * q_BHNE.shape[-1] ** -0.5).mT + weighting(q_BHNE, samples)
-    mixture_BHFNC = (log_BHNC.unsqueeze(2) + mass_BHFC.unsqueeze(3)).softmax(-1)
-    return (mixture_BHFNC @ summary_BHFCE).transpose(2, 3)
+    log_BHNC = q_BHNE @ (weights.direction_BHCE * q_BHNE.shape[-1] ** -0.5).mT
+    mixture_BHFNC = (log_BHNC.unsqueeze(2) + (mass_BHFC - weights.log_p_BH1C).unsqueeze(3)).softmax(-1)
+    if weights.alpha_BHNC is None:
+        return (mixture_BHFNC @ summary_BHFCE).transpose(2, 3)
+    # α is bounded, so it can stay outside of the exponent: no logarithm.
+    mixture_BHFNC = mixture_BHFNC * weights.alpha_BHNC.unsqueeze(2)
+    return (mixture_BHFNC @ summary_BHFCE / mixture_BHFNC.sum(-1, keepdim=True)).transpose(2, 3)
 
 
 def _summarise_keys(k_BHME: Tensor, v_BHME: Tensor, sample_BHCE: Tensor, num_frames: int) -> tuple[Tensor, Tensor]:
@@ -108,8 +120,11 @@ def _summarise_keys(k_BHME: Tensor, v_BHME: Tensor, sample_BHCE: Tensor, num_fra
     scale = k_BHME.shape[-1] ** -0.5
     half_norm_BHF1P = (k_BHFPE.square().sum(-1) * (0.5 * scale)).unsqueeze(-2)
     log_BHFCP = (sample_BHCE * scale).unsqueeze(2) @ k_BHFPE.mT - half_norm_BHF1P
-    mass_BHFC1 = log_BHFCP.logsumexp(-1, keepdim=True)
-    return mass_BHFC1.squeeze(-1), (log_BHFCP - mass_BHFC1).exp() @ v_BHFPE
+    # By hand rather than with logsumexp and softmax: each of them would compute all exponentials anew.
+    largest_BHFC1 = log_BHFCP.detach().amax(-1, keepdim=True)
+    weights_BHFCP = (log_BHFCP - largest_BHFC1).exp_()
+    total_BHFC1 = weights_BHFCP.sum(-1, keepdim=True)
+    return (largest_BHFC1 + total_BHFC1.log()).squeeze(-1), weights_BHFCP @ v_BHFPE / total_BHFC1
 
 
 class LandmarkWeights(NamedTuple):
@@ -154,9 +169,10 @@ def lara_attention_reference(
     """The definition: attention weights of every query on every key, written out as products of ξ."""
     mean_BHCE = q_bar_BHCE + k_bar_BHCE
     sample_BHCE = mean_BHCE if noise_BHCE is None else mean_BHCE + noise_BHCE
-    weight_BHNC = weighting(q_BHNE, Samples(q_bar_BHCE, mean_BHCE, sample_BHCE)).exp()
-    xi_q_BHNC, xi_k_BHMC = log_xi(q_BHNE, sample_BHCE).exp(), log_xi(k_BHME, sample_BHCE).exp()
-    attention_BHNM = torch.einsum("bhnc,bhmc->bhnm", weight_BHNC * xi_q_BHNC, xi_k_BHMC)
+    weights = weighting(q_BHNE, Samples(q_bar_BHCE, mean_BHCE, sample_BHCE))
+    alpha_BHNC = 1.0 if weights.alpha_BHNC is None else weights.alpha_BHNC
+    weight_BHNC = alpha_BHNC * log_xi(q_BHNE, weights.direction_BHCE).exp() / weights.log_p_BH1C.exp()
+    attention_BHNM = torch.einsum("bhnc,bhmc->bhnm", weight_BHNC, log_xi(k_BHME, sample_BHCE).exp())
     return attention_BHNM / attention_BHNM.sum(-1, keepdim=True) @ v_BHME
 
 
