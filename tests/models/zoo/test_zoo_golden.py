@@ -132,4 +132,4 @@ def test_i3d_classifies_neighbouring_frames_and_averages() -> None:
     features = torch.randn(2, model.num_features, 4, 1, 1)
     edges_count_half = torch.tensor([0.5, 1, 1, 0.5]) / 3
     pooled = (features[..., 0, 0] * edges_count_half).sum(dim=2)
-    torch.testing.assert_close(model.forward_head(features), model.fc(pooled))
+    torch.testing.assert_close(model.forward_head(features), model.head(pooled))

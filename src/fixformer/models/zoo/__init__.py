@@ -1,4 +1,7 @@
-"""The systems the paper compares with that are not a setting of our own Transformer."""
+"""The systems the paper compares with that are not a setting of our own Transformer.
+
+Classes, frames and size default to those a system was published with.
+"""
 
 from fixformer.models.zoo import i3d, msnet, mvit, slowfast, tsm, x3d
 

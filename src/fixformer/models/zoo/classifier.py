@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fixformer.errors import InputError
 from fixformer.models.base import VideoModel
+from fixformer.models.layers import LinearHead
 
 
 class PooledClassifier(VideoModel):
@@ -25,12 +26,14 @@ class PooledClassifier(VideoModel):
         fc_bias: float = 0.0,
     ) -> None:
         super().__init__()
+        check_positive(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
+        check_rates(dropout=dropout)
         self.num_classes, self.num_features = num_classes, num_features
         self.num_frames, self.image_size = num_frames, image_size
         self.checkpointing = False
         self.fc_std, self.fc_bias = fc_std, fc_bias
         self.dropout = nn.Dropout(dropout)
-        self.fc = nn.Linear(num_features, num_classes)
+        self.head = LinearHead(num_features, num_classes)
         self.reset_classifier(num_classes)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -41,19 +44,30 @@ class PooledClassifier(VideoModel):
         pooled_BPC = self.pool(features)
         if pre_logits:
             return pooled_BPC.mean(dim=1)
-        return self.fc(self.dropout(pooled_BPC)).mean(dim=1)
+        return self.head(self.dropout(pooled_BPC)).mean(dim=1)
 
     def reset_classifier(self, num_classes: int) -> None:
-        if num_classes < 1:
-            raise InputError(f"a classifier needs at least 1 class, got num_classes={num_classes}.")
-        old = self.fc.weight
+        check_positive(num_classes=num_classes)
+        old = self.head.fc.weight
         self.num_classes = num_classes
-        self.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
-        nn.init.trunc_normal_(self.fc.weight, std=self.fc_std)
-        nn.init.constant_(self.fc.bias, self.fc_bias)
+        self.head.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
+        nn.init.trunc_normal_(self.head.fc.weight, std=self.fc_std)
+        nn.init.constant_(self.head.fc.bias, self.fc_bias)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable
+
+
+def check_positive(**settings: int) -> None:
+    for name, value in settings.items():
+        if value < 1:
+            raise InputError(f"{name}={value} must be at least 1.")
+
+
+def check_rates(**settings: float) -> None:
+    for name, value in settings.items():
+        if not 0 <= value < 1:
+            raise InputError(f"{name}={value} must be at least 0 and below 1.")
 
 
 def global_average(map_BCTHW: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ class Inception(nn.Module):
 
 
 class I3D(PooledClassifier):
-    """Runs at any T and size; `width` scales all channels down for tests."""
+    """Runs at any T and size; `width` scales all channels."""
 
     def __init__(
         self, *, num_classes: int, num_frames: int, image_size: int, dropout: float = 0.5, width: float = 1.0

@@ -59,6 +59,6 @@ class MSNet(TSM):
 
 
 @register
-def msnet_r50(*, num_classes: int = 400, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> MSNet:
+def msnet_r50(*, num_classes: int = 174, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> MSNet:
     """MSNet on ResNet-50."""
     return MSNet(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed, interpolate_space, interpolate_time
 from fixformer.models.registry import register
 from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier
-from fixformer.models.zoo.mvit_positions import SeparablePositions
+from fixformer.models.zoo.classifier import PooledClassifier, check_rates
 from fixformer.models.zoo.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
 
 PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING = (3, 7, 7), (2, 4, 4), (1, 3, 3)
@@ -54,20 +54,6 @@ class SkipPool(nn.Module):
 
     def forward(self, x_BHNE: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
         return pool_tokens(x_BHNE, grid, self.pool)
-
-
-class DropPath(nn.Module):
-    """Leaves the residual branch of some clips out in training."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x_BNC: Tensor) -> Tensor:
-        if self.rate == 0 or not self.training:
-            return x_BNC
-        keep_B11 = torch.rand(x_BNC.shape[0], 1, 1, device=x_BNC.device) >= self.rate
-        return x_BNC * keep_B11 / (1 - self.rate)
 
 
 class MViTBlock(nn.Module):
@@ -112,6 +98,7 @@ class MViT(PooledClassifier):
         kv_stride: int = 8,
         mlp_ratio: float = 4.0,
     ) -> None:
+        check_rates(drop_path=drop_path)
         plans = plan_blocks(depth, embed_dim, num_heads, stage_starts, kv_stride)
         super().__init__(
             num_classes=num_classes,
@@ -123,19 +110,26 @@ class MViT(PooledClassifier):
             fc_bias=0.02,
         )
         self.patch_embed = nn.Conv3d(3, embed_dim, PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING)
-        self.positions = SeparablePositions(embed_dim, token_grid(num_frames, image_size))
+        T, H, W = token_grid(num_frames, image_size)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
+        self.cls_position = nn.Parameter(torch.empty(1, 1, embed_dim))
+        self.time_embed = TimeEmbed(T, embed_dim)
+        self.position_embed = PositionEmbed(H, W, embed_dim)
         self.blocks = nn.ModuleList(
             MViTBlock(plan, mlp_ratio, drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
         )
         self.norm = nn.LayerNorm(self.num_features, eps=NORM_EPS)
         self.apply(_initialise)
+        for name in sorted(self.no_weight_decay()):
+            nn.init.trunc_normal_(self.get_parameter(name), std=0.02)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens after the last norm, `[B, 1 + T/2·H/32·W/32, C]`, the class token first."""
-        patches_BCTHW = self.patch_embed(video_BCTHW)
-        T, H, W = patches_BCTHW.shape[2:]
+        patches_BTHWC = self.time_embed(self.position_embed(self.patch_embed(video_BCTHW).movedim(1, -1)))
+        B, T, H, W, _ = patches_BTHWC.shape
         grid: Grid = (T, H, W)
-        x_BNC = self.positions(patches_BCTHW.flatten(2).transpose(1, 2), grid)
+        token_B1C = (self.cls_token + self.cls_position).expand(B, -1, -1)
+        x_BNC = torch.cat([token_B1C, patches_BTHWC.flatten(1, 3)], dim=1)
         for block in self.blocks:
             x_BNC, grid = run(block, x_BNC, grid, checkpointing=self.checkpointing)
         return self.norm(x_BNC)
@@ -143,13 +137,17 @@ class MViT(PooledClassifier):
     def pool(self, features: Tensor) -> Tensor:
         return features[:, :1]
 
+    @torch.no_grad()
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Resize the tables of positions once, so that they are trained at the new size."""
+        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
         super().set_input_size(num_frames, image_size)
-        self.positions.resize(token_grid(self.num_frames, self.image_size))
+        T, H, W = token_grid(self.num_frames, self.image_size)
+        slots, table = interpolate_time(self.time_embed.slots, T), interpolate_space(self.position_embed.table, H, W)
+        self.time_embed.slots = nn.Parameter(slots.clone(memory_format=torch.contiguous_format))
+        self.position_embed.table = nn.Parameter(table.clone(memory_format=torch.contiguous_format))
 
     def no_weight_decay(self) -> set[str]:
-        return {f"positions.{name}" for name, _ in self.positions.named_parameters()}
+        return {"cls_token", "cls_position", "time_embed.slots", "position_embed.table"}
 
 
 def token_grid(num_frames: int, image_size: int) -> Grid:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fixformer.errors import InputError
 from fixformer.models.registry import register
 from fixformer.models.zoo.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last_norms
 from fixformer.models.zoo.checkpointing import run
@@ -86,6 +87,8 @@ class SlowFast(PooledClassifier):
         lateral_kernel: int = 7,
         temporal_blocks: TemporalBlocks | None = None,
     ) -> None:
+        if lateral_kernel % 2 == 0:
+            raise InputError(f"lateral_kernel={lateral_kernel} must be odd to be centred on a frame; try 5 or 7.")
         fast_width = width // beta
         fast_dims = [fast_width, *(fast_width * EXPANSION * 2**stage for stage in range(len(depths)))]
         super().__init__(
@@ -147,7 +150,7 @@ def slowfast_r50_8x8(
 @register
 def slowfast_r101_8x8(
     *,
-    num_classes: int = 400,
+    num_classes: int = 174,
     num_frames: int = 32,
     image_size: int = 224,
     dropout: float = 0.5,

@@ -91,13 +91,13 @@ def _stage(in_dim: int, out_dim: int, depth: int, *, stride: int, shift_every: i
 
 
 @register
-def tsm_r50(*, num_classes: int = 400, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> TSM:
+def tsm_r50(*, num_classes: int = 174, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> TSM:
     """TSM on ResNet-50, every block shifted."""
     return TSM(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
 
 
 @register
-def tsm_r101(*, num_classes: int = 400, num_frames: int = 8, image_size: int = 224, dropout: float = 0.5) -> TSM:
+def tsm_r101(*, num_classes: int = 174, num_frames: int = 8, image_size: int = 224, dropout: float = 0.5) -> TSM:
     """TSM on ResNet-101, every second block of each stage shifted."""
     return TSM(
         num_classes=num_classes,

@@ -14,7 +14,7 @@ RULES: Rules = (
     (r"^(slow|fast)\.0\.", r"\1.stem."),
     *((rf"^(slow|fast)\.{stage + 1}\.res_blocks\.", rf"\1.stages.{stage}.") for stage in range(4)),
     *PYTORCHVIDEO_BOTTLENECK,
-    (r"^blocks\.6\.proj\.", "fc."),
+    (r"^blocks\.6\.proj\.", "head.fc."),
 )
 
 

@@ -13,7 +13,7 @@ TSM_RULES: Rules = (
     (r"\.conv1\.net\.", ".conv1."),  # the shift wraps the convolution it precedes
     (r"^conv1\.", "stem.conv."),
     (r"^bn1\.", "stem.norm."),
-    (r"^new_fc\.", "fc."),
+    (r"^(new_)?fc\.", "head.fc."),
     *((rf"^layer{stage + 1}\.", f"stages.{stage}.") for stage in range(4)),
     *((rf"^(stages\.\d+\.\d+)\.conv{i + 1}\.", rf"\1.{part}.conv.") for i, part in enumerate(PARTS)),
     *((rf"^(stages\.\d+\.\d+)\.bn{i + 1}\.", rf"\1.{part}.norm.") for i, part in enumerate(PARTS)),

@@ -14,7 +14,7 @@ RULES: Rules = (
     *PYTORCHVIDEO_BOTTLENECK,
     (r"^blocks\.5\.pool\.pre_(conv|norm)\.", r"expand.\1."),
     (r"^blocks\.5\.pool\.post_conv\.", "project."),
-    (r"^blocks\.5\.proj\.", "fc."),
+    (r"^blocks\.5\.proj\.", "head.fc."),
 )
 
 
