@@ -1,0 +1,136 @@
+"""Batches from worker processes: the same for any number of workers and processes, resumable at any batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from fixformer.config import ClipSpec, DataConfig
+from fixformer.data.cache import CachedReader, fill_cache
+from fixformer.data.dataset import (
+    Reader,
+    TestBatch,
+    TestVideos,
+    TrainBatch,
+    TrainClips,
+    collate_test,
+    collate_train,
+)
+from fixformer.data.frames import FrameReader
+from fixformer.data.index import Index, Sample, load_index
+from fixformer.data.sampler import TestSampler, TrainSampler
+from fixformer.errors import UserError
+
+
+class TrainLoader:
+    """Training batches of any epoch, from any batch on. Workers live as long as the loader."""
+
+    def __init__(
+        self,
+        clips: TrainClips,
+        *,
+        batch_size: int,
+        workers: int = 0,
+        prefetch: int = 2,
+        rank: int = 0,
+        world: int = 1,
+        pin_memory: bool = False,
+    ) -> None:
+        self.clips = clips
+        self.sampler = TrainSampler(len(clips), batch_size, clips.seed, rank, world)
+        self._loader: DataLoader[Any] = DataLoader(
+            clips,
+            batch_sampler=self.sampler,
+            collate_fn=collate_train,
+            **_worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
+        )
+        self._position = (0, 0)
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch, the same on every process."""
+        return self.sampler.steps
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[TrainBatch]:
+        """The batches of one epoch, the first `start` of them left out."""
+        self.sampler.epoch, self.sampler.start = epoch, start
+        for step, batch in enumerate(self._loader, start):
+            # set before handing the batch out: whoever asks meanwhile has consumed it
+            self._position = (epoch, step + 1) if step + 1 < self.steps else (epoch + 1, 0)
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the consumer is: what `epoch(epoch, start)` must be called with to go on."""
+        epoch, step = self._position
+        return {"epoch": epoch, "step": step, **self._identity()}
+
+    def check_state(self, state: dict[str, int]) -> tuple[int, int]:
+        """(epoch, step) of a stored state, if it belongs to the same order of the same data."""
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise UserError(f"the stored data position has {name}={state.get(name)}, this run has {name}={value}.")
+        return state["epoch"], state["step"]
+
+    def _identity(self) -> dict[str, int]:
+        return {"samples": self.sampler.samples, "batch_size": self.sampler.batch_size, "seed": self.sampler.seed}
+
+
+def view_loader(
+    videos: TestVideos,
+    *,
+    batch_size: int = 1,
+    workers: int = 0,
+    prefetch: int = 2,
+    rank: int = 0,
+    world: int = 1,
+    pin_memory: bool = False,
+) -> "DataLoader[Any]":
+    """A loader of `TestBatch`: every video exactly once over all processes."""
+    return DataLoader(
+        videos,
+        batch_sampler=TestSampler(len(videos), batch_size, rank, world),
+        collate_fn=collate_test,
+        **_worker_options(workers, prefetch, persistent=False, pin_memory=pin_memory),
+    )
+
+
+def index_of(data: DataConfig, **options: Any) -> Index:
+    """The index a `DataConfig` describes."""
+    return load_index(
+        data.path,
+        kind=data.kind,
+        videos=data.videos,
+        labels=data.labels,
+        seed=data.split_seed,
+        val_fraction=data.val_fraction,
+        recording_set=data.recording_set,
+        **options,
+    )
+
+
+def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig) -> Reader:
+    """Decode every time, or fill the cache once and read from it."""
+    decoding = FrameReader(spec, backend=data.backend, damaged=data.damaged)
+    if data.cache is None:
+        return decoding
+    return CachedReader(fill_cache(samples, decoding, data.cache, workers=data.workers), decoding)
+
+
+def _worker_options(workers: int, prefetch: int, *, persistent: bool, pin_memory: bool) -> dict[str, Any]:
+    if workers == 0:
+        return {"num_workers": 0, "pin_memory": pin_memory}
+    return {
+        "num_workers": workers,
+        "prefetch_factor": prefetch,
+        "persistent_workers": persistent,
+        "pin_memory": pin_memory,
+        "worker_init_fn": _start_worker,
+    }
+
+
+def _start_worker(worker: int) -> None:
+    torch.set_num_threads(1)
+
+
+__all__ = ["TestBatch", "TrainBatch", "TrainLoader", "index_of", "reader_for", "view_loader"]
