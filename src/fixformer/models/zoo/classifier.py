@@ -12,29 +12,23 @@ from fixformer.models.layers import LinearHead
 
 
 class PooledClassifier(VideoModel):
-    """Subclasses add `forward_features` and `pool`, and read `self.checkpointing`."""
+    """Subclasses build their network, then `add_head`; they implement `forward_features` and `pool`, and read
+    `self.checkpointing`."""
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        num_features: int,
-        num_frames: int,
-        image_size: int,
-        dropout: float,
-        fc_std: float = 0.01,
-        fc_bias: float = 0.0,
-    ) -> None:
+    def __init__(self, *, num_classes: int, num_frames: int, image_size: int) -> None:
         super().__init__()
         check_positive(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
-        check_rates(dropout=dropout)
-        self.num_classes, self.num_features = num_classes, num_features
-        self.num_frames, self.image_size = num_frames, image_size
+        self.num_classes, self.num_frames, self.image_size = num_classes, num_frames, image_size
         self.checkpointing = False
-        self.fc_std, self.fc_bias = fc_std, fc_bias
+
+    def add_head(self, num_features: int, dropout: float, *, std: float = 0.01, bias: float = 0.0) -> None:
+        """`std` and `bias` are the initial values of the classifier, also of those that replace it."""
+        check_rates(dropout=dropout)
+        self.num_features = num_features
+        self.head_std, self.head_bias = std, bias
         self.dropout = nn.Dropout(dropout)
-        self.head = LinearHead(num_features, num_classes)
-        self.reset_classifier(num_classes)
+        self.head = LinearHead(num_features, self.num_classes)
+        self.reset_classifier(self.num_classes)
 
     def pool(self, features: Tensor) -> Tensor:
         """What is classified: `[B, P, num_features]`."""
@@ -51,8 +45,8 @@ class PooledClassifier(VideoModel):
         old = self.head.fc.weight
         self.num_classes = num_classes
         self.head.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
-        nn.init.trunc_normal_(self.head.fc.weight, std=self.fc_std)
-        nn.init.constant_(self.head.fc.bias, self.fc_bias)
+        nn.init.trunc_normal_(self.head.fc.weight, std=self.head_std)
+        nn.init.constant_(self.head.fc.bias, self.head_bias)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable

@@ -116,13 +116,7 @@ class I3D(PooledClassifier):
     ) -> None:
         stem_dims = [int(width * dim) for dim in STEM_DIMS]
         groups = [(k, s, [Widths(*(int(width * w) for w in widths)) for widths in group]) for k, s, group in GROUPS]
-        super().__init__(
-            num_classes=num_classes,
-            num_features=groups[-1][2][-1].out_dim,
-            num_frames=num_frames,
-            image_size=image_size,
-            dropout=dropout,
-        )
+        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.stem = nn.Sequential(
             InflatedStem(3, stem_dims[0]),
             SameMaxPool((1, 3, 3), (1, 2, 2)),
@@ -138,6 +132,7 @@ class I3D(PooledClassifier):
                 in_dim = widths.out_dim
             self.groups.append(nn.ModuleList(blocks))
         initialise_convolutions(self)
+        self.add_head(in_dim, dropout)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """The last map, `[B, C, T/8, H/32, W/32]`."""

@@ -100,15 +100,7 @@ class MViT(PooledClassifier):
     ) -> None:
         check_rates(drop_path=drop_path)
         plans = plan_blocks(depth, embed_dim, num_heads, stage_starts, kv_stride)
-        super().__init__(
-            num_classes=num_classes,
-            num_features=plans[-1].out_dim,
-            num_frames=num_frames,
-            image_size=image_size,
-            dropout=dropout,
-            fc_std=0.02,
-            fc_bias=0.02,
-        )
+        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.patch_embed = nn.Conv3d(3, embed_dim, PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING)
         T, H, W = token_grid(num_frames, image_size)
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
@@ -118,10 +110,11 @@ class MViT(PooledClassifier):
         self.blocks = nn.ModuleList(
             MViTBlock(plan, mlp_ratio, drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
         )
-        self.norm = nn.LayerNorm(self.num_features, eps=NORM_EPS)
+        self.norm = nn.LayerNorm(plans[-1].out_dim, eps=NORM_EPS)
         self.apply(_initialise)
         for name in sorted(self.no_weight_decay()):
             nn.init.trunc_normal_(self.get_parameter(name), std=0.02)
+        self.add_head(plans[-1].out_dim, dropout, std=0.02, bias=0.02)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens after the last norm, `[B, 1 + T/2·H/32·W/32, C]`, the class token first."""

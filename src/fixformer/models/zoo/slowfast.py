@@ -91,13 +91,7 @@ class SlowFast(PooledClassifier):
             raise InputError(f"lateral_kernel={lateral_kernel} must be odd to be centred on a frame; try 5 or 7.")
         fast_width = width // beta
         fast_dims = [fast_width, *(fast_width * EXPANSION * 2**stage for stage in range(len(depths)))]
-        super().__init__(
-            num_classes=num_classes,
-            num_features=(beta + 1) * fast_dims[-1],
-            num_frames=num_frames,
-            image_size=image_size,
-            dropout=dropout,
-        )
+        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.alpha = alpha
         blocks = tuple(temporal_blocks or depths)
         self.slow = Pathway(
@@ -114,6 +108,7 @@ class SlowFast(PooledClassifier):
         )
         initialise_convolutions(self)
         zero_last_norms(self)
+        self.add_head(self.slow.dims[-1] + self.fast.dims[-1], dropout)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """Both paths averaged over space and time, `[B, C]`: their frame rates differ, so no map holds both."""

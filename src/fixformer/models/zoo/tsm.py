@@ -43,14 +43,7 @@ class TSM(PooledClassifier):
         shift_every: int = 1,
     ) -> None:
         dims = [width * EXPANSION * 2**stage for stage in range(len(depths))]
-        super().__init__(
-            num_classes=num_classes,
-            num_features=dims[-1],
-            num_frames=num_frames,
-            image_size=image_size,
-            dropout=dropout,
-            fc_std=0.001,
-        )
+        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.stem = ConvNormAct(3, width, (7, 7), stride=2, act=nn.ReLU())
         self.stem_pool = nn.MaxPool2d(3, stride=2, padding=1)
         in_dims = [width, *dims[:-1]]
@@ -59,6 +52,7 @@ class TSM(PooledClassifier):
             for s, depth in enumerate(depths)
         )
         initialise_convolutions(self)
+        self.add_head(dims[-1], dropout, std=0.001)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """The last map of every frame, `[B, T, C, H/32, W/32]`."""

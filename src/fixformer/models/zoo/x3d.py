@@ -52,13 +52,7 @@ class X3D(PooledClassifier):
         expansion: float = 2.25,
         head_dim: int = 2048,
     ) -> None:
-        super().__init__(
-            num_classes=num_classes,
-            num_features=head_dim,
-            num_frames=num_frames,
-            image_size=image_size,
-            dropout=dropout,
-        )
+        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.stem_space = nn.Conv3d(3, stem_dim, (1, 3, 3), (1, 2, 2), (0, 1, 1), bias=False)
         self.stem_time = ConvNormAct(stem_dim, stem_dim, (5, 1, 1), groups=stem_dim, act=nn.ReLU())
         in_dims = (stem_dim, *dims[:-1])
@@ -72,6 +66,7 @@ class X3D(PooledClassifier):
         initialise_convolutions(self)
         zero_last_norms(self)
         nn.init.kaiming_normal_(self.project.weight, mode="fan_out", nonlinearity="relu")
+        self.add_head(head_dim, dropout)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """The last map, `[B, C, T, H/32, W/32]`."""
