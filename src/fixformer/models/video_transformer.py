@@ -11,6 +11,7 @@ from fixformer.model_config import ModelConfig
 from fixformer.models import layers
 from fixformer.models.attention import Attention, build_attention
 from fixformer.models.base import VideoModel
+from fixformer.models.lean import is_lean, run_blocks_
 from fixformer.models.patterns import PATTERNS
 
 
@@ -40,9 +41,14 @@ class VideoTransformer(VideoModel):
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """Tokens after the last norm: `[B, T, H, W, D]`."""
         x_BTHWD = self.time_embed(self.position_embed(self.patch_embed(video_BCTHW)))
+        return self.norm(self._run_blocks(x_BTHWD))
+
+    def _run_blocks(self, x_BTHWD: Tensor) -> Tensor:
+        if is_lean(self.blocks, x_BTHWD):
+            return run_blocks_(self.blocks, x_BTHWD)
         for block in self.blocks:
             x_BTHWD = checkpoint(block, x_BTHWD, use_reentrant=False) if self.checkpointing else block(x_BTHWD)
-        return self.norm(x_BTHWD)
+        return x_BTHWD
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Mean over the places of a frame, mean over frames, head."""

@@ -113,20 +113,20 @@ def shift(x_BTHWC: Tensor, groups: Sequence[Group]) -> Tensor:
     if not groups:
         return x_BTHWC
     # One split and one cat: their gradients are a cat and a split, where slicing would fill a whole tensor per group.
-    cuts = _cuts(groups, x_BTHWC.shape[-1])
-    pieces = x_BTHWC.split([group.stop - group.start for group in cuts], dim=-1)
-    return torch.cat([_moved(piece, group) for piece, group in zip(pieces, cuts, strict=True)], dim=-1)
+    parts = cuts(groups, x_BTHWC.shape[-1])
+    pieces = x_BTHWC.split([group.stop - group.start for group in parts], dim=-1)
+    return torch.cat([_moved(piece, group) for piece, group in zip(pieces, parts, strict=True)], dim=-1)
 
 
-def _cuts(groups: Sequence[Group], channels: int) -> list[Group]:
+def cuts(groups: Sequence[Group], channels: int) -> list[Group]:
     """The groups in channel order, with the gaps between them as groups that stay in place."""
-    cuts: list[Group] = []
+    parts: list[Group] = []
     position = 0
     for group in sorted(groups):
-        cuts += [Group(position, group.start)] if position < group.start else []
-        cuts.append(group)
+        parts += [Group(position, group.start)] if position < group.start else []
+        parts.append(group)
         position = group.stop
-    return cuts + ([Group(position, channels)] if position < channels else [])
+    return parts + ([Group(position, channels)] if position < channels else [])
 
 
 def _moved(x_BTHWC: Tensor, group: Group) -> Tensor:

@@ -1,0 +1,182 @@
+"""Inference on a CPU, a few frames at a time.
+
+A block's hidden tensors are several times larger than the processor's cache, and above 32 MB each of them is fresh
+memory that the system must clear page by page. Here the same modules run on pieces that stay in the cache, with the
+results written into place. The plain `forward` is the definition; a test holds this against it.
+
+Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.models.association import Associate
+from fixformer.models.attention import ApplyKernel, Attention
+from fixformer.models.fixation import SharedFixation, concat
+from fixformer.models.layers import Branch, Mlp
+from fixformer.models.patterns import JointAxis, SpaceAxis, TimeAxis
+from fixformer.ops.kernels import IN_PLACE
+from fixformer.ops.shift import Group, cuts
+
+PIECE_BYTES = 8 << 20
+
+
+def is_lean(blocks: nn.Module, x_BTHWD: Tensor) -> bool:
+    """Whether the pieces may be used: nothing to differentiate, trace or observe, float32 on a CPU."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or blocks.training:
+        return False
+    plain = x_BTHWD.device.type == "cpu" and x_BTHWD.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return plain and not any(module._forward_hooks or module._forward_pre_hooks for module in blocks.modules())
+
+
+def run_blocks_(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:
+    """All blocks, in place on `x_BTHWD`."""
+    x_BTHWD = x_BTHWD.contiguous()
+    workspace = x_BTHWD.new_empty(3 * x_BTHWD.numel())
+    for branch in (branch for block in blocks.children() for branch in block.children()):
+        assert isinstance(branch, Branch)
+        if isinstance(branch.body, Mlp):
+            _mlp_(branch, branch.body, x_BTHWD)
+        elif isinstance(branch.body, Attention) and _works_in_pieces(branch.body):
+            _attention_(branch, branch.body, x_BTHWD, workspace)
+        else:
+            x_BTHWD = branch(x_BTHWD)
+    return x_BTHWD
+
+
+def _works_in_pieces(attention: Attention) -> bool:
+    """Kernel and fixation see one token at a time; association does not, so it must come first and see the clip."""
+    first, *rest = [*attention.steps.values(), None]
+    whole_clip = not (isinstance(first, Associate) and first.segment)
+    return whole_clip and not any(isinstance(step, Associate) for step in rest)
+
+
+def _mlp_(branch: Branch, mlp: Mlp, x_BTHWD: Tensor) -> None:
+    frames = x_BTHWD.flatten(0, 1)
+    for piece in _pieces(len(frames), frames[0].numel() // mlp.fc1.in_features * mlp.fc1.out_features):
+        frames[piece] += mlp(branch.norm(frames[piece])[None])[0]
+
+
+def _attention_(branch: Branch, attention: Attention, x_BTHWD: Tensor, workspace: Tensor) -> None:
+    qkv_BTHW3hE = _project(branch, attention, x_BTHWD, workspace)
+    groups = next((step.groups for step in attention.steps.values() if isinstance(step, Associate)), ())
+    attend_along = ALONG[type(attention.axis)]
+    for x_THWD, qkv_THW3hE in zip(x_BTHWD, qkv_BTHW3hE, strict=True):
+        attend_along(attention, groups, qkv_THW3hE, x_THWD)
+
+
+def _project(branch: Branch, attention: Attention, x_BTHWD: Tensor, workspace: Tensor) -> Tensor:
+    frames = x_BTHWD.flatten(0, 1)
+    qkv = workspace.view(*frames.shape[:3], -1)
+    weight, bias = attention.qkv.weight.mT, attention.qkv.bias
+    for piece in _pieces(len(frames), 3 * frames[0].numel()):
+        torch.addmm(bias, branch.norm(frames[piece]).flatten(0, 2), weight, out=qkv[piece].flatten(0, 2))
+    return qkv.view(*x_BTHWD.shape[:4], 3, attention.heads, -1)
+
+
+def _along_space(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
+    T, H, W, _, h, E = qkv_THW3hE.shape
+    for frames in _pieces(T, qkv_THW3hE[0].numel()):
+        packed = qkv_THW3hE.new_empty(frames.stop - frames.start, h, H, W, 3, E)
+        _gather(packed.permute(0, 2, 3, 4, 1, 5), qkv_THW3hE, (frames.start, 0), groups)
+        y_GhNE = _attend(attention, packed.flatten(2, 3))
+        x_THWD[frames] += attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(1, (H, W))
+
+
+def _along_time(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
+    T, H, W, _, h, E = qkv_THW3hE.shape
+    for rows in _pieces(H, qkv_THW3hE[:, 0].numel()):
+        packed = qkv_THW3hE.new_empty(rows.stop - rows.start, W, h, T, 3, E)
+        _gather(packed.permute(3, 0, 1, 4, 2, 5), qkv_THW3hE, (0, rows.start), groups)
+        y_GhNE = _attend(attention, packed.flatten(0, 1))
+        y_HWTD = attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(0, (-1, W))
+        x_THWD[:, rows] += y_HWTD.permute(2, 0, 1, 3)
+
+
+def _along_all(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
+    T, H, W, _, h, E = qkv_THW3hE.shape
+    packed = qkv_THW3hE.new_empty(h, T, H, W, 3, E)
+    _gather(packed.permute(1, 2, 3, 4, 0, 5), qkv_THW3hE, (0, 0), groups)
+    y_GhNE = _attend(attention, packed.flatten(1, 3)[None])
+    x_THWD += attention.proj(y_GhNE[0].transpose(0, 1).flatten(1)).view_as(x_THWD)
+
+
+ALONG: dict[type, Callable[[Attention, Sequence[Group], Tensor, Tensor], None]] = {
+    SpaceAxis: _along_space,
+    TimeAxis: _along_time,
+    JointAxis: _along_all,
+}
+
+
+def _attend(attention: Attention, packed_GhN3E: Tensor) -> Tensor:
+    """Kernel, fixation and attention of a piece; `packed` holds q, k, v side by side and is written over."""
+    steps = [step for step in attention.steps.values() if not isinstance(step, Associate)]
+    while steps and (in_place := _in_place(steps[0])):
+        in_place(packed_GhN3E)
+        del steps[0]
+    q, k, v = packed_GhN3E.unbind(-2)
+    for step in steps:
+        q, k, v = step(q, k, v)
+    return attention.attend(q, k, v)
+
+
+def _in_place(step: nn.Module) -> Callable[[Tensor], object] | None:
+    """How to do a step on packed q, k, v without a copy, if there is a way."""
+    if isinstance(step, ApplyKernel) and step.kernel in IN_PLACE:
+        return lambda packed: IN_PLACE[step.kernel](packed[..., :2, :])
+    if type(step) is SharedFixation and step.gate.merge is concat and step.sources == 3:
+        return lambda packed: packed[..., :2, :].mul_(step.gate.fc(packed.flatten(-2)).sigmoid_()[..., None, :])
+    return None
+
+
+def _gather(out_thw3hE: Tensor, qkv_THW3hE: Tensor, origin: tuple[int, int], groups: Sequence[Group]) -> None:
+    """Fill a piece that starts at frame and row `origin`: queries as they are, keys and values associated."""
+    own = Group(0, 0)
+    _copy_(out_thw3hE[..., 0, :, :], qkv_THW3hE[..., 0, :, :], origin, own)
+    heads, width = qkv_THW3hE.shape[-2:]
+    for group in cuts(groups, heads * width):
+        for head, channel in _heads_of(group, width):
+            _copy_(out_thw3hE[..., 1:, head, channel], qkv_THW3hE[..., 1:, head, channel], origin, group)
+
+
+def _heads_of(group: Group, width: int) -> Iterator[tuple[slice, slice]]:
+    """A range of flat channels as slices of (heads, channels of a head): whole heads together, the rest one by one."""
+    position = group.start
+    while position < group.stop:
+        head, channel = divmod(position, width)
+        whole = (group.stop - position) // width if channel == 0 else 0
+        stop = position + whole * width if whole else min(group.stop, (head + 1) * width)
+        yield slice(head, head + max(whole, 1)), slice(channel, width if whole else channel + stop - position)
+        position = stop
+
+
+def _copy_(out: Tensor, source: Tensor, origin: tuple[int, int], group: Group) -> None:
+    starts = (origin[0] + group.dt, origin[1] + group.dy, group.dx)
+    spans = [_overlap(start, out.shape[axis], source.shape[axis]) for axis, start in enumerate(starts)]
+    inside, taken = tuple(span[0] for span in spans), tuple(span[1] for span in spans)
+    if any(span != slice(0, out.shape[axis]) for axis, span in enumerate(inside)):
+        _fill_border_(out, source, origin, group)
+    out[inside] = source[taken]
+
+
+def _overlap(start: int, size: int, limit: int) -> tuple[slice, slice]:
+    """Which of `size` positions from `start` on lie within [0, limit): as a slice of them, and of the source."""
+    first = min(max(start, 0), limit)
+    last = max(min(start + size, limit), first)
+    return slice(first - start, last - start), slice(first, last)
+
+
+def _fill_border_(out: Tensor, source: Tensor, origin: tuple[int, int], group: Group) -> None:
+    if group.own_at_border:
+        out.copy_(source[origin[0] : origin[0] + out.shape[0], origin[1] : origin[1] + out.shape[1]])
+    else:
+        out.zero_()
+
+
+def _pieces(length: int, floats: int) -> Iterator[slice]:
+    """Slices of a leading axis whose widest intermediate, `floats` per entry, fits the budget."""
+    step = max(1, PIECE_BYTES // (4 * floats))
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
