@@ -79,16 +79,25 @@ class _AsModule(torch.nn.Module):
         return self.attend(*inputs)
 
 
-def assert_captured(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
-    """One graph under torch.compile with gradients, and a torch.export program: same results."""
-    leaves = [x.clone().requires_grad_() for x in inputs]
+def assert_captured(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...], batched: int | None = None) -> None:
+    """One graph under torch.compile with gradients; a torch.export program that takes other batch sizes.
+
+    `batched`: how many of the inputs, counted from the first, have a batch dimension; all of them unless said.
+    """
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    wanted = [x for x in leaves if x.requires_grad]
     expected = attend(*leaves)
-    gradients = torch.autograd.grad(expected.sum(), leaves)
+    gradients = torch.autograd.grad(expected.sum(), wanted)
     torch._dynamo.reset()
-    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
-    out = compiled(*leaves)
+    out = torch.compile(attend, fullgraph=True, backend="aot_eager")(*leaves)
     assert_close(out, expected, 1e-11)
-    for actual, gradient in zip(torch.autograd.grad(out.sum(), leaves), gradients, strict=True):
+    for actual, gradient in zip(torch.autograd.grad(out.sum(), wanted), gradients, strict=True):
         assert_close(actual, gradient, 1e-11)
-    exported = torch.export.export(_AsModule(attend), inputs).module()
-    assert_close(exported(*inputs), expected.detach(), 1e-11)
+    _assert_exported(attend, inputs, batched=len(inputs) if batched is None else batched)
+
+
+def _assert_exported(attend: Callable[..., Tensor], inputs: tuple[Tensor, ...], batched: int) -> None:
+    two, three = (tuple(torch.cat([x] * n) if i < batched else x for i, x in enumerate(inputs)) for n in (2, 3))
+    dynamic = tuple({0: torch.export.Dim.DYNAMIC} if i < batched else None for i in range(len(inputs)))
+    exported = torch.export.export(_AsModule(attend), two, dynamic_shapes=(dynamic,)).module()
+    assert_close(exported(*three), attend(*three), 1e-11)

@@ -128,4 +128,4 @@ def test_resize_of_a_sequence():
 
 
 def test_captured():
-    assert_captured(linformer_attention, (*random_qkv(1, 2, 37, 8), *random_projections(40, 6)))
+    assert_captured(linformer_attention, (*random_qkv(1, 2, 37, 8), *random_projections(40, 6)), batched=3)

@@ -154,6 +154,10 @@ def test_no_gradient_through_landmarks():
 
 @pytest.mark.parametrize("landmarks", [5, 20])
 def test_captured(landmarks):
-    options = {"start_BH": starts(1, 2, 12), "num_landmarks": landmarks}
-    assert_captured(partial(orthoformer_attention, **options), random_qkv(1, 2, 12, 8))
-    assert_captured(partial(orthoformer_trajectories, num_frames=3, **options), random_qkv(1, 2, 12, 8))
+    inputs = (*random_qkv(1, 2, 12, 8), starts(1, 2, 12))
+    assert_captured(partial(orthoformer_attention, num_landmarks=landmarks), inputs)
+
+    def per_frame(q, k, v, start):
+        return orthoformer_trajectories(q, k, v, 3, start, landmarks)
+
+    assert_captured(per_frame, inputs)

@@ -156,4 +156,4 @@ def test_large_inputs_stay_finite():
 
 
 def test_captured():
-    assert_captured(performer_attention, (*random_qkv(1, 2, 37, 8), draw(16, 8)))
+    assert_captured(performer_attention, (*random_qkv(1, 2, 37, 8), draw(16, 8)), batched=3)

@@ -42,17 +42,21 @@ def golden_weights(golden: dict[str, Tensor], variant: str) -> TrajectoryWeights
     return TrajectoryWeights(golden["weights.proj_q.weight"], golden["weights.proj_q.bias"], k_weight, k_bias, *values)
 
 
+def lara_stage(q: Tensor, k: Tensor, v: Tensor, num_frames: int) -> Tensor:
+    return lara_trajectories(q, k, v, num_frames, *(grid_means(x, (3, 2, 2), (1, 2, 2)) for x in (q, k)))
+
+
+def orthoformer_stage(q: Tensor, k: Tensor, v: Tensor, num_frames: int) -> Tensor:
+    return orthoformer_trajectories(q, k, v, num_frames, q.new_zeros(q.shape[:2], dtype=torch.long), num_landmarks=5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("variant", ["original", "fixed"])
 @pytest.mark.parametrize(
     ("suffix", "frames", "trajectories"),
     [
         ("out", 3, softmax_trajectories),
-        (
-            "orthoformer.out",
-            3,
-            partial(orthoformer_trajectories, start_BH=torch.zeros(2, 2, dtype=torch.long), num_landmarks=5),
-        ),
+        ("orthoformer.out", 3, orthoformer_stage),
         ("one_frame.out", 1, softmax_trajectories),
     ],
 )
@@ -152,14 +156,7 @@ def test_gradcheck(variant):
     assert torch.autograd.gradcheck(lambda *qkv: trajectory_attention(*qkv, weights, 3), (q, k, v))
 
 
-def lara_stage(q: Tensor, k: Tensor, v: Tensor, num_frames: int) -> Tensor:
-    return lara_trajectories(q, k, v, num_frames, *(grid_means(x, (3, 2, 2), (1, 2, 2)) for x in (q, k)))
-
-
-ORTHOFORMER_STAGE = partial(orthoformer_trajectories, start_BH=torch.zeros(1, 2, dtype=torch.long), num_landmarks=5)
-
-
-@pytest.mark.parametrize("trajectories", [softmax_trajectories, ORTHOFORMER_STAGE, lara_stage])
+@pytest.mark.parametrize("trajectories", [softmax_trajectories, orthoformer_stage, lara_stage])
 def test_captured(trajectories):
     weights = random_weights(8, "fixed")
 
@@ -169,7 +166,7 @@ def test_captured(trajectories):
     assert_captured(attend, random_qkv(1, 2, 13, 4))
 
 
-@pytest.mark.parametrize("trajectories", [ORTHOFORMER_STAGE, lara_stage])
+@pytest.mark.parametrize("trajectories", [orthoformer_stage, lara_stage])
 def test_approximate_stages_pass_constant_values_through(trajectories):
     q, k, v = random_qkv(1, 2, 12, 4)
     constant = v[:, :, :1].expand_as(v)

@@ -17,7 +17,7 @@ def segment_means(x_BHNE: Tensor, num_segments: int) -> Tensor:
     """Means over contiguous segments whose lengths differ by at most one token, the shorter ones first."""
     N = x_BHNE.shape[-2]
     C = min(num_segments, N)
-    length, num_longer = divmod(N, C)
+    length, num_longer = N // C, N % C
     if num_longer == 0:
         return x_BHNE.unflatten(-2, (C, length)).mean(dim=-2)
     num_shorter = C - num_longer
