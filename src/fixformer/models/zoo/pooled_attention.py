@@ -30,6 +30,8 @@ class TokenPool(nn.Module):
     def __init__(self, head_dim: int, stride: Grid) -> None:
         super().__init__()
         self.conv = nn.Conv3d(head_dim, head_dim, 3, stride, padding=1, groups=head_dim, bias=False)
+        # Tokens are channels-last, hence the gradient is: a weight laid out otherwise makes DDP copy and complain.
+        self.conv.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         self.norm = nn.LayerNorm(head_dim, eps=NORM_EPS)
 
     def forward(self, x_BHNE: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
