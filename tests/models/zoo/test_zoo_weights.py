@@ -120,8 +120,8 @@ def test_mvit_queries_keys_and_values_become_one_layer() -> None:
     theirs = mvit_weights()
     ours = from_pytorchvideo_mvit(theirs)
     joined = torch.cat([theirs[f"blocks.0.attn.{part}.weight"] for part in "qkv"])
-    assert torch.equal(ours["blocks.0.attn.qkv.weight"], joined)
-    assert not any(f".attn.{part}." in name for part in "qkv" for name in ours)
+    assert torch.equal(ours["blocks.0.attention.qkv.weight"], joined)
+    assert not any(f".attention.{part}." in name for part in "qkv" for name in ours)
 
 
 def test_mvit_tables_get_their_grid() -> None:
@@ -143,7 +143,7 @@ def test_mvit_names_are_those_of_our_block() -> None:
 def test_a_broken_mvit_file_is_said_to_be_broken() -> None:
     theirs = mvit_weights()
     del theirs["blocks.0.attn.k.bias"]
-    with pytest.raises(WeightsError, match=r"blocks\.0\.attn\.k\.bias"):
+    with pytest.raises(WeightsError, match=r"blocks\.0\.attention\.k\.bias"):
         from_pytorchvideo_mvit(theirs)
     table = "cls_positional_encoding.pos_embed_spatial"
     with pytest.raises(WeightsError, match="8 entries"):

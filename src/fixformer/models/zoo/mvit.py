@@ -64,7 +64,7 @@ class MViTBlock(nn.Module):
         dim, out_dim = plan.dim, plan.out_dim
         hidden_dim = int(dim * mlp_ratio)
         self.norm1 = nn.LayerNorm(dim, eps=NORM_EPS)
-        self.attn = PooledAttention(dim, plan.num_heads, plan.q_stride, plan.kv_stride)
+        self.attention = PooledAttention(dim, plan.num_heads, plan.q_stride, plan.kv_stride)
         self.skip: nn.Module = NoPool() if plan.q_stride == KEEP else SkipPool()
         self.norm2 = nn.LayerNorm(dim, eps=NORM_EPS)
         self.mlp = nn.Sequential(nn.Linear(dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, out_dim))
@@ -72,7 +72,7 @@ class MViTBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x_BNC: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
-        y_BNC, q_grid = self.attn(self.norm1(x_BNC), grid)
+        y_BNC, q_grid = self.attention(self.norm1(x_BNC), grid)
         skip_B1NC, _ = self.skip(x_BNC[:, None], grid)
         x_BNC = skip_B1NC[:, 0] + self.drop_path(y_BNC)
         normed_BNC = self.norm2(x_BNC)

@@ -23,13 +23,14 @@ RULES: Rules = (
     (r"\.attn\._attention_pool_([qkv])\.norm\.", r".attn.norm_\1."),
     (r"\.attn\.pool_([qkv])\.", r".attn.pool_\1.conv."),
     (r"\.attn\.norm_([qkv])\.", r".attn.pool_\1.norm."),
+    (r"\.attn\.", ".attention."),
     (r"\.mlp\.fc1\.", ".mlp.0."),
     (r"\.mlp\.fc2\.", ".mlp.2."),
     (r"^blocks\.(\d+)\.proj\.", r"blocks.\1.widen."),
     (r"^norm_embed\.", "norm."),
     (r"^head\.proj\.", "head.fc."),
 )
-PROJECTION = re.compile(r"(.*\.attn)\.([qkv])\.(weight|bias)")
+PROJECTION = re.compile(r"(.*\.attention)\.([qkv])\.(weight|bias)")
 
 
 def from_pytorchvideo_mvit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,9 +38,9 @@ def from_pytorchvideo_mvit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor
     renamed = rename(state_dict, RULES)
     for name in list(renamed):
         if match := PROJECTION.fullmatch(name):
-            attn, _, kind = match.groups()
-            if f"{attn}.qkv.{kind}" not in renamed:
-                renamed[f"{attn}.qkv.{kind}"] = _join(renamed, attn, kind)
+            stem, _, kind = match.groups()
+            if f"{stem}.qkv.{kind}" not in renamed:
+                renamed[f"{stem}.qkv.{kind}"] = _join(renamed, stem, kind)
     if TIME_TABLE in renamed:
         renamed[TIME_TABLE] = renamed[TIME_TABLE][0]
     if SPACE_TABLE in renamed:
@@ -54,8 +55,8 @@ def _square(table_NC: Tensor) -> Tensor:
     return table_NC.unflatten(0, (side, side))
 
 
-def _join(renamed: Mapping[str, Tensor], attn: str, kind: str) -> Tensor:
-    names = [f"{attn}.{part}.{kind}" for part in "qkv"]
+def _join(renamed: Mapping[str, Tensor], stem: str, kind: str) -> Tensor:
+    names = [f"{stem}.{part}.{kind}" for part in "qkv"]
     for name in names:
         if name not in renamed:
             raise WeightsError(f"the weights have no tensor {name!r}, but others of that attention; is the file whole?")
