@@ -46,6 +46,12 @@ def test_twins_agree(batch, heads, queries, keys, width, association):
 
 
 @pytest.mark.parametrize("association", ASSOCIATIONS)
+def test_equals_the_explicit_attention_matrix(association):
+    qkv = random_qkv(2, 3, 37, 16)
+    assert_close(cosformer_attention(*qkv, association=association), cosformer_attention_reference(*qkv), 1e-12)
+
+
+@pytest.mark.parametrize("association", ASSOCIATIONS)
 def test_float32_and_half_precision(association):
     qkv = random_qkv(2, 2, 37, 16)
     attend = partial(cosformer_attention, association=association)
@@ -80,6 +86,7 @@ def test_position_matters_but_direction_does_not():
     out = cosformer_attention(q, k, v)
     order = torch.randperm(37, generator=torch.Generator().manual_seed(0))
     assert (cosformer_attention(q, k[:, :, order], v[:, :, order]) - out).abs().max() > 1e-3
+    assert (cosformer_attention(q[:, :, order], k, v) - out[:, :, order]).abs().max() > 1e-3
     backwards = cosformer_attention(*(x.flip(2) for x in (q, k, v)))
     assert_close(backwards.flip(2), out, 1e-12)
 

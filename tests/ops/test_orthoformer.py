@@ -156,8 +156,3 @@ def test_no_gradient_through_landmarks():
 def test_captured(landmarks):
     inputs = (*random_qkv(1, 2, 12, 8), starts(1, 2, 12))
     assert_captured(partial(orthoformer_attention, num_landmarks=landmarks), inputs)
-
-    def per_frame(q, k, v, start):
-        return orthoformer_trajectories(q, k, v, 3, start, landmarks)
-
-    assert_captured(per_frame, inputs)

@@ -62,6 +62,12 @@ def test_twins_agree_with_one_projection_per_head():
     assert_twins_agree(fast, naive, random_qkv(2, 3, 37, 16))
 
 
+@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
+def test_equals_the_explicit_attention_matrix(association):
+    inputs = (*random_qkv(2, 3, 37, 16), draw(64, 16))
+    assert_close(performer_attention(*inputs, association=association), performer_attention_reference(*inputs), 1e-12)
+
+
 def test_float32_and_half_precision():
     q, k, v = random_qkv(2, 2, 37, 16)
     projection = draw(64, 16)
