@@ -33,9 +33,11 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
 
 
-def open_stream(source: Source, limits: Limits, threads: int) -> tuple[InputContainer, VideoStream]:
-    """The opened container and the video stream a player would show."""
-    name = describe(source)
+def open_stream(
+    source: Source, limits: Limits, threads: int, name: str | None = None
+) -> tuple[InputContainer, VideoStream]:
+    """The opened container and the video stream a player would show; `name` is for messages."""
+    name = name or describe(source)
     container = _open(source, limits, name)
     try:
         return container, _video_stream(container, limits, threads, name)

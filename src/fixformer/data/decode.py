@@ -150,6 +150,14 @@ def open_video(
     """
     if backend not in BACKENDS:
         raise UnknownName("decoder backend", backend, BACKENDS)
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        from fixformer.data.decode_images import ImageFolderDecoder
+
+        return ImageFolderDecoder(Path(source), policy=policy, limits=limits, short_side=short_side, fps=fps)
+    if backend == "torchcodec":
+        from fixformer.data.decode_torchcodec import TorchCodecDecoder
+
+        return TorchCodecDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)
     from fixformer.data.decode_pyav import PyAVDecoder
 
     return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)

@@ -10,8 +10,6 @@ Legend: T frames asked for, H height, W width, C the three colours, F frames of 
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
-from typing import Self
 
 import av
 import numpy as np
@@ -19,7 +17,8 @@ from av.video.frame import VideoFrame
 
 from fixformer.data.containers import check_pixels, describe, open_stream, reason
 from fixformer.data.decode import DecodeError, Fault, Limits, Policy, Source, VideoInfo
-from fixformer.data.frame_table import FrameTable, on_show
+from fixformer.data.decode_base import DecoderBase
+from fixformer.data.frame_table import FrameTable
 from fixformer.data.packets import Deadline, PacketStore
 from fixformer.data.pictures import Canvas
 from fixformer.data.readers import KeptReader, OrderedReader, Reader, TimedReader, Unreliable, walk
@@ -32,11 +31,12 @@ _ONE_TO_ONE = {"h264", "hevc", "libdav1d", "vp8", "vp9", "mpeg1video", "mpeg2vid
 _PROGRESSIVE = (0, 1)  # AV_FIELD_UNKNOWN, AV_FIELD_PROGRESSIVE: no picture is split over two packets
 
 
-class PyAVDecoder:
+class PyAVDecoder(DecoderBase):
     """See `fixformer.data.decode.Decoder`."""
 
     def __init__(self, source: Source, *, policy: Policy, limits: Limits, short_side: int | None, threads: int) -> None:
-        self._file, self._policy, self._limits, self._short_side = describe(source), policy, limits, short_side
+        super().__init__(describe(source), limits)
+        self._policy, self._short_side = policy, short_side
         self._reopen = partial(open_stream, source, limits, threads)
         self._container, self._stream = self._reopen()
         self._codec, self._time_base = self._stream.codec_context, self._stream.time_base
@@ -80,28 +80,11 @@ class PyAVDecoder:
             self._reader, self._first = self._scan(deadline), None
         return self._collect(self._check_range(indices), deadline)
 
-    def get_frames_at(self, seconds: Sequence[float]) -> np.ndarray:
-        times = self.timestamps
-        step = float(times[-1] - times[-2]) if len(times) > 1 else 0.0
-        end = float(times[-1]) + max(step, 1 / (self._header["fps"] or 1.0))
-        outside = [t for t in seconds if not 0 <= t <= end]
-        if outside:
-            raise InputError(f"{self._file}: {outside[0]:g} s asked for, of a video from 0 to {end:g} s")
-        return self.get_frames(on_show(times, seconds))
-
     def close(self) -> None:
         self._reader = self._first = None
         if self._store is not None:
             self._store.close()
         self._container.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _read_header(self) -> dict:
         stream, codec = self._stream, self._stream.codec_context
@@ -126,14 +109,6 @@ class PyAVDecoder:
 
     def _error(self, problem: str, frame: int | None = None) -> DecodeError:
         return DecodeError(problem, file=self._file, stream=self._header["stream"], frame=frame)
-
-    def _check_range(self, indices: Sequence[int]) -> list[int]:
-        count = len(self)
-        wanted = [int(i) for i in indices]
-        outside = [i for i in wanted if not 0 <= i < count]
-        if outside:
-            raise InputError(f"{self._file}: frame {outside[0]} asked for, of a video with frames 0 to {count - 1}")
-        return wanted
 
     def _get_reader(self) -> Reader:
         if self._reader is None:
@@ -216,8 +191,7 @@ class PyAVDecoder:
         return self._first
 
     def _collect(self, wanted: list[int], deadline: Deadline) -> np.ndarray:
-        width, height = self._get_canvas().size
-        frames_THWC = self._allocate(len(wanted), height, width)
+        frames_THWC = self._allocate(len(wanted), self._get_canvas().size)
         places: dict[int, list[int]] = {}
         for place, index in enumerate(wanted):
             places.setdefault(index, []).append(place)
@@ -230,12 +204,6 @@ class PyAVDecoder:
             for place in repeats:
                 frames_THWC[place] = frames_THWC[first]
         return frames_THWC
-
-    def _allocate(self, count: int, height: int, width: int) -> np.ndarray:
-        if count * height * width * 3 > self._limits.bytes:
-            asked = f"{count} frames of {width} x {height} need more than {self._limits.bytes:,} bytes (Limits.bytes)"
-            raise InputError(f"{self._file}: {asked}; ask for fewer, or for a smaller short_side")
-        return np.empty((count, height, width, 3), dtype=np.uint8)
 
     def _convert(self, frame: VideoFrame, index: int) -> np.ndarray:
         self._check_picture(frame)

@@ -4,14 +4,13 @@ Legend: P packets in decoding order, F frames in order of presentation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class PacketRow:
+class PacketRow(NamedTuple):
     """One packet as the container describes it. Times are in units of the stream's time base."""
 
     pts: int | None
@@ -58,15 +57,13 @@ class FrameTable:
         A frame shown before the key packet that precedes it (a leading picture of an open group) may refer to pictures
         older than that key packet, so it needs an earlier one.
         """
-        keys = np.flatnonzero(self._key_P)
-        nearest_F = np.searchsorted(keys, self.packet_F, side="right") - 1
-        anchors = np.zeros(len(self), dtype=np.int64)
-        for frame, nearest in enumerate(nearest_F):
-            k = int(nearest)
-            while k >= 0 and self.pts_P[keys[k]] > self.pts_F[frame]:
-                k -= 1
-            anchors[frame] = keys[k] if k >= 0 else 0
-        return anchors
+        keys = np.append(np.flatnonzero(self._key_P), 0)  # the first packet stands in where no key packet will do
+        nearest_F = np.searchsorted(keys[:-1], self.packet_F, side="right") - 1
+        leading_F = (nearest_F >= 0) & (self.pts_P[keys[nearest_F]] > self.pts_F)
+        while leading_F.any():
+            nearest_F[leading_F] -= 1
+            leading_F = (nearest_F >= 0) & (self.pts_P[keys[nearest_F]] > self.pts_F)
+        return keys[nearest_F]
 
 
 def _time(row: PacketRow) -> int:

@@ -44,6 +44,7 @@ class PacketStore:
         self.rows: list[PacketRow] = []
         self.faults: list[Fault] = []
         self._held: list[Packet] | None = []
+        self._shown = _SHOWN.get(self._stream.codec_context.name)
         self._read_all(deadline)
 
     def read(self, start: int) -> Iterator[tuple[int, Packet]]:
@@ -81,7 +82,7 @@ class PacketStore:
             raise DecodeError(problem, file=self._file, stream=self._stream.index)
         if packet.is_corrupt:
             self.faults.append(Fault(len(self.rows), "a packet is damaged or cut short"))
-        shown = not packet.is_discard and _shown(self._stream.codec_context.name, packet)
+        shown = not packet.is_discard and (self._shown is None or self._shown(packet))
         self.rows.append(PacketRow(packet.pts, packet.dts, packet.is_keyframe, shown, packet.pos))
         if self._held is not None:
             self._held.append(packet)
@@ -117,18 +118,18 @@ def _demux(container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
             yield packet
 
 
-def _shown(codec: str, packet: Packet) -> bool:
-    """Whether a packet becomes a visible frame: VP8 and VP9 may carry a hidden reference frame on its own."""
-    if codec == "vp8":
-        return bool(memoryview(packet)[0] & 0x10)
-    if codec == "vp9":
-        return _vp9_shown(memoryview(packet))
-    return True
+def _vp8_shown(packet: Packet) -> bool:
+    return bool(memoryview(packet)[0] & 0x10)
 
 
-def _vp9_shown(data: memoryview) -> bool:
+def _vp9_shown(packet: Packet) -> bool:
+    data = memoryview(packet)
     superframe = data[-1] & 0xE0 == 0xC0
     profile = (data[0] >> 5 & 1) | (data[0] >> 3 & 2)
     shift = 0 if profile == 3 else 1
     show_existing, show = data[0] >> (shift + 2) & 1, data[0] >> shift & 1
     return bool(superframe or show_existing or show)
+
+
+# In these codecs a packet may hold nothing but a hidden reference frame.
+_SHOWN = {"vp8": _vp8_shown, "vp9": _vp9_shown}

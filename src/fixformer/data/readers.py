@@ -95,8 +95,9 @@ class TimedReader:
 
     def __init__(self, codec: VideoCodecContext, store: PacketStore, table: FrameTable) -> None:
         self._codec, self._store, self._table = codec, store, table
-        self.times_F: list[int | None] = [int(pts) for pts in table.pts_F]
+        self.times_F: list[int | None] = table.pts_F.tolist()
         self._may_skip = codec.name in _SKIPPABLE
+        self._frame_P = table.frame_P.tolist()
         self._run: Iterator[tuple[int, VideoFrame]] | None = None
         self._last = -1
         self._next_packet = 0
@@ -127,13 +128,15 @@ class TimedReader:
         for number, packet in self._store.read(start):
             self._deadline.check()
             self._next_packet = number + 1
-            self._codec.skip_frame = "NONREF" if self._skips(number) else "DEFAULT"
+            self._skip(number)
             yield from self._numbered(packet, floor)
         yield from self._numbered(None, floor)
 
-    def _skips(self, packet: int) -> bool:
-        frame = int(self._table.frame_P[packet])
-        return self._may_skip and 0 <= frame < self._horizon and frame not in self._wanted
+    def _skip(self, packet: int) -> None:
+        if self._may_skip:
+            frame = self._frame_P[packet]
+            unwanted = 0 <= frame < self._horizon and frame not in self._wanted
+            self._codec.skip_frame = "NONREF" if unwanted else "DEFAULT"
 
     def _numbered(self, packet: av.Packet | None, floor: int | None) -> Iterator[tuple[int, VideoFrame]]:
         try:
