@@ -71,8 +71,10 @@ def saturation(clip_CTHW: Tensor, factor: float) -> Tensor:
 def sharpness(clip_CTHW: Tensor, factor: float) -> Tensor:
     """Blend with a smoothed copy (weights 1 around 5); the outermost pixels stay."""
     x = clip_CTHW.contiguous().flatten(0, 1).float()
+    rows = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
+    boxes = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
     smooth = x.clone()
-    smooth[:, 1:-1, 1:-1] = (F.avg_pool2d(x, 3, stride=1) * 9 + x[:, 1:-1, 1:-1] * 4) / 13
+    smooth[:, 1:-1, 1:-1] = (boxes + x[:, 1:-1, 1:-1] * 4) / 13
     return _bytes(torch.lerp(smooth, x, factor)).reshape(clip_CTHW.shape)
 
 
