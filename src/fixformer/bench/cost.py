@@ -2,7 +2,7 @@
 
 Everything is counted on the meta device, where nothing is computed and fused attention is taken apart, so a model of
 any size is counted in a second. The convention is the papers': one multiply-accumulate is one FLOP, LayerNorm is five
-per element, BatchNorm and adaptive pooling one; softmax, activations and element-wise work are not counted.
+per element, BatchNorm two, adaptive pooling one; softmax, activations and element-wise work are not counted.
 """
 
 import re
@@ -32,8 +32,8 @@ def _per_element(flops: int) -> Any:
 
 ELEMENTWISE = {
     aten.native_layer_norm: _per_element(5),
-    aten.native_batch_norm: _per_element(1),
-    aten._native_batch_norm_legit_no_training: _per_element(1),
+    aten.native_batch_norm: _per_element(2),
+    aten._native_batch_norm_legit_no_training: _per_element(2),
     aten._adaptive_avg_pool2d: _per_element(1),
     aten._adaptive_avg_pool3d: _per_element(1),
 }
@@ -149,19 +149,28 @@ def _association(model: nn.Module, association: Association) -> Iterator[None]:
 
 
 def _part_names(model: nn.Module) -> list[str]:
-    """Direct children, except that blocks are opened and their like branches folded: `blocks.*.space`."""
-    names = (f"blocks.*.{branch}" for block in getattr(model, "blocks", ()) for branch, _ in block.named_children())
-    children = [name for name, child in model.named_children() if name != "blocks" and count_params(child)]
-    first, last = (children[:-2], children[-2:]) if hasattr(model, "blocks") else (children, [])
-    return [*first, *dict.fromkeys(names), *last]
+    """Direct children; lists of blocks are opened and the like branches of their blocks folded: `blocks.*.space`."""
+    names = []
+    for name, child in model.named_children():
+        branches = [f"{name}.*.{branch}" for block in child.children() for branch, _ in block.named_children()]
+        names += [*branches] if isinstance(child, nn.ModuleList) and branches else [name]
+    return [name for name in dict.fromkeys(names) if _params_of(model, name)]
+
+
+def _modules(model: nn.Module, part: str) -> dict[str, nn.Module]:
+    pattern = re.compile(re.escape(part).replace(r"\*", r"\d+"))
+    return {path: module for path, module in model.named_modules() if pattern.fullmatch(path)}
+
+
+def _params_of(model: nn.Module, part: str) -> int:
+    return sum(map(count_params, _modules(model, part).values()))
 
 
 def _part(model: nn.Module, part: str, counts: dict[str, dict[str, int]], activations: dict[str, int]) -> Part:
-    pattern = re.compile(re.escape(part).replace(r"\*", r"\d+"))
-    modules = {path: module for path, module in model.named_modules() if pattern.fullmatch(path)}
+    modules = _modules(model, part)
     return Part(
         name=part,
-        params=sum(map(count_params, modules.values())),
+        params=_params_of(model, part),
         macs=sum(sum(counts.get(path, {}).values()) for path in modules),
         activations=sum(activations.get(path, 0) for path in modules),
     )

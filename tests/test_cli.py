@@ -1,0 +1,61 @@
+"""The command line as a user meets it: real processes, exit status, one sentence for an error."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def fixformer(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "fixformer.cli", *args], capture_output=True, text=True, check=False)
+
+
+def test_help_names_the_verbs() -> None:
+    done = fixformer("--help")
+    assert done.returncode == 0
+    assert all(verb in done.stdout for verb in ("models", "cost", "bench"))
+
+
+def test_models_as_json() -> None:
+    done = fixformer("models", "fixformer_base*", "--json")
+    rows = {row["model"]: row for row in json.loads(done.stdout)}
+    assert rows["fixformer_base_released"]["params"] == 52008540 - 89262
+    assert done.stderr == ""
+
+
+def test_cost_shows_the_papers_number_beside_ours() -> None:
+    done = fixformer("cost", "fixformer_base_released", "--frames", "32")
+    assert "530.233" in done.stdout
+    assert "530.2" in done.stdout.split("the paper prints")[1]
+
+
+def test_cost_with_settings_as_json() -> None:
+    done = fixformer("cost", "fixformer_base_released", "fixation=none", "association=none", "--json")
+    assert json.loads(done.stdout)["macs"] == 243297801216
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("cost", "fixformer_bse"), ["fixformer_bse", "fixformer_base"]),
+        (("cost", "fixformer_base", "attention=sofmax"), ["sofmax", "softmax"]),
+        (("cost", "fixformer_base", "depth"), ["depth", "key=value"]),
+        (
+            ("cost", "fixformer_base", "fixation=none", "fixation_merge=add"),
+            ["fixation_merge='add'", "fixation='none'"],
+        ),
+        (("cost", "fixformer_base", "--size", "8"), ["image_size=8", "patch_size=16"]),
+    ],
+)
+def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words: list[str]) -> None:
+    done = fixformer(*args)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert all(word in done.stderr for word in words)
+
+
+def test_bad_usage_is_status_2() -> None:
+    assert fixformer("no-such-verb").returncode == 2
+    assert fixformer("cost").returncode == 2
