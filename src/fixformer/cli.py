@@ -6,6 +6,7 @@ Exit status: 0 done, 1 a user error, 2 bad usage, 130 on Ctrl-C.
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
@@ -54,6 +55,39 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(settings)), as_json=json)
 
 
+@bench.command(name="model")
+def bench_model(
+    name: Positional[str] = "fixformer_base",
+    *,
+    frames: tuple[int, ...] = (16, 32, 64, 96),
+    sizes: tuple[int, ...] = (224, 336, 448),
+    threads: int = 2,
+    rounds: int = 2,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of a model, its softmax twin and plain matrix products, side by side.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: numbers of frames.
+        sizes: sides in pixels; every frame count is run at every size.
+        threads: processor threads.
+        rounds: how often the whole table is run.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import model as bench
+    from fixformer.bench.show import print_json
+    from fixformer.files import write_json
+
+    result = bench.bench_model(name, frames, sizes, threads, rounds)
+    if out:
+        write_json(out, result)
+        bench.plot_bench(result, out.with_suffix(".png"))
+    print_json(result) if json else bench.print_bench(result)
+
+
 app.command(bench, name="bench", help="Measure speed and memory on this machine.")
 
 
@@ -64,6 +98,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"fixformer: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, as in `fixformer models | head`
+        raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

@@ -1,0 +1,56 @@
+"""The machine a speed was measured on: what it is, how loaded, how fast it multiplies."""
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fixformer
+
+SGEMM_SIZE = 2048
+
+
+def describe_machine(threads: int) -> dict[str, Any]:
+    """What a reader needs beside a speed."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "load_average": os.getloadavg()[0],
+        "torch": torch.__version__,
+        "fixformer": fixformer.__version__,
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+
+
+def commit() -> str:
+    """The commit of the source tree, or nothing when there is none."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        ["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def sgemm_gmacs(seconds: float = 0.5) -> float:
+    """The machine's own float32 matrix-multiply rate now, in billions of multiply-accumulates per second."""
+    a = torch.randn(SGEMM_SIZE, SGEMM_SIZE)
+    out = torch.empty_like(a)
+    best, stop = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < stop or best == float("inf"):
+        start = time.perf_counter()
+        torch.mm(a, a, out=out)
+        best = min(best, time.perf_counter() - start)
+    return SGEMM_SIZE**3 / best / 1e9

@@ -1,0 +1,72 @@
+"""One measurement in a process of its own, so that its peak memory is its own: `python -m fixformer.bench.worker JOB`."""
+
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from fixformer.bench.machine import sgemm_gmacs
+from fixformer.models.registry import create_model
+
+
+@dataclass(frozen=True)
+class Job:
+    """Forward, or forward and backward, of one model on one random clip."""
+
+    model: str
+    frames: int
+    size: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    backward: bool = False
+    threads: int = 2
+    repeats: int = 2
+    warm_up: bool = True
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of each repeat, the machine's matrix-multiply rate around them, resident memory in bytes."""
+
+    seconds: list[float]
+    sgemm_gmacs: float
+    memory_before: int
+    memory_peak: int
+
+
+def measure(job: Job) -> Measured:
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(0)
+    model = create_model(job.model, num_frames=job.frames, image_size=job.size, **job.settings).eval()
+    video = torch.randn(1, 3, job.frames, job.size, job.size)
+    rates = [sgemm_gmacs()]
+    before = _peak_memory()
+    if job.warm_up:
+        _run(model, video, job.backward)
+    seconds = []
+    for _ in range(job.repeats):
+        start = time.perf_counter()
+        _run(model, video, job.backward)
+        seconds.append(time.perf_counter() - start)
+    rates.append(sgemm_gmacs())
+    return Measured(seconds, max(rates), before, _peak_memory())
+
+
+def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
+    with torch.set_grad_enabled(backward):
+        logits = model(video)
+    if backward:
+        logits.sum().backward()
+        model.zero_grad(set_to_none=True)
+
+
+def _peak_memory() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure(Job(**json.loads(sys.argv[1]))))))
