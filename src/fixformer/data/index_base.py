@@ -172,6 +172,11 @@ def located(samples: Iterable[tuple[Sample, str | None]]) -> tuple[list[Sample],
     return present, missing
 
 
+def placed(samples: Iterable[Sample], folder: Path) -> list[Sample]:
+    """Samples with their path under a folder, whether it exists or not."""
+    return [replace(sample, path=os.path.join(folder, sample.path)) for sample in samples]
+
+
 def stable_order(names: Iterable[str], seed: int) -> list[str]:
     """A shuffle in which adding a name does not move the others relative to each other."""
     return sorted(names, key=lambda name: hashlib.blake2b(f"{seed}/{name}".encode()).digest())
@@ -185,9 +190,15 @@ def split_of_name(name: str) -> str | None:
 
 
 def read_names(path: Path) -> list[str]:
-    """Label names, one per line, in order; `[something]` placeholders lose their brackets."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    names = [strip_brackets(line.strip()) for line in lines if line.strip()]
+    """Label names, one per line, in order; `[something]` placeholders lose their brackets.
+
+    The category list that circulates for Something-Something is sorted with its brackets, while the lists beside it
+    number the labels as published, sorted without: such a file is put in the published order.
+    """
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    names = [strip_brackets(line) for line in lines]
+    if names != lines and lines == sorted(lines):
+        names.sort()
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ListingError(f"label {repeated[0]!r} appears twice in {path}; label names must differ.")

@@ -12,6 +12,7 @@ from fixformer.data.index_base import (
     ListingError,
     Sample,
     located,
+    placed,
     read_names,
     split_of_name,
 )
@@ -40,12 +41,13 @@ class Table:
 
 def read_table(path: Path) -> Table:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = [(name or "").strip().lower() for name in reader.fieldnames or []]
-        reader.fieldnames = columns
-        return Table(
-            path, [{key: (value or "").strip() for key, value in row.items() if key} for row in reader], columns
-        )
+        reader = csv.reader(file)
+        columns = [name.strip().lower() for name in next(reader, [])]
+        rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in reader if row]
+    short = next((row for row in rows if len(row) < len(columns)), None)
+    if short is not None:
+        raise ListingError(f"a row of {path} has {len(short)} of {len(columns)} columns: {short}.")
+    return Table(path, rows, columns)
 
 
 def header(path: Path) -> list[str]:
@@ -69,6 +71,7 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
         )
     tables = [read_table(path) for path in files]
     folder = root.parent if root.is_file() else root
+    _require_columns(tables)
     labels = read_names(options.labels) if options.labels else _label_names(tables)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
@@ -131,19 +134,24 @@ def _label_names(tables: list[Table]) -> list[str]:
     return sorted(names, key=int) if all(name.isdigit() for name in names) else sorted(names)
 
 
+def _require_columns(tables: list[Table]) -> None:
+    for table in tables:
+        for kind, names in (("path", PATH_COLUMNS), ("label", LABEL_COLUMNS)):
+            if table.column(names) is None:
+                have = ", ".join(table.columns)
+                raise ListingError(f"{table.path} has no {kind} column ({', '.join(names)}); its columns are {have}.")
+
+
 def _columns(table: Table) -> tuple[str, str]:
+    """The columns that hold a label's number (or name) and its name."""
     label = table.column(LABEL_COLUMNS)
-    if label is None:
-        raise ListingError(
-            f"{table.path} has no label column ({', '.join(LABEL_COLUMNS)}): {', '.join(table.columns)}."
-        )
+    assert label is not None
     return label, table.column(NAME_COLUMNS) or label
 
 
 def _samples(table: Table, labels: list[str], split_by_file: bool) -> list[Sample]:
     path_column = table.column(PATH_COLUMNS)
-    if path_column is None:
-        raise ListingError(f"{table.path} has no path column ({', '.join(PATH_COLUMNS)}): {', '.join(table.columns)}.")
+    assert path_column is not None
     _, name_column = _columns(table)
     number = {name: i for i, name in enumerate(labels)}
     default = split_of_name(table.path.stem) or ""
@@ -216,6 +224,6 @@ def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> lis
 
 def _locate(samples: list[Sample], videos: Path, options: IndexOptions) -> tuple[list[Sample], list[Sample]]:
     if not options.require_files:
-        return [replace(s, path=str(videos / s.path)) for s in samples], []
+        return placed(samples, videos), []
     finder = FileFinder(videos)
     return located((s, finder.by_path(s.path)) for s in samples)

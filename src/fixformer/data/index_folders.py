@@ -35,15 +35,18 @@ def load_images(root: Path, options: IndexOptions) -> Index:
 def _load(root: Path, options: IndexOptions, kind: str) -> Index:
     problems: list[str] = []
     folders = split_folders(root)
-    if folders:
+    if set(folders) == {"train"}:
+        labels = _names_file(root, options) or _classes_of(folders["train"])
+        samples = _of_split(root, folders["train"], "train", labels, kind)
+        samples = split_by_seed(samples, options.seed, options.val_fraction, _groups(root), problems)
+    elif folders:
         per_split = {split: _classes_of(folder) for split, folder in folders.items()}
         labels = _labels(root, options, per_split, problems)
         samples = [s for split, folder in folders.items() for s in _of_split(root, folder, split, labels, kind)]
     else:
         labels = _names_file(root, options) or _classes_of(root)
         samples = _of_split(root, root, "train", labels, kind)
-        groups = _groups(root)
-        samples = split_by_seed(samples, options.seed, options.val_fraction, groups, problems)
+        samples = split_by_seed(samples, options.seed, options.val_fraction, _groups(root), problems)
     if not samples:
         what = "image" if kind == "images" else "video"
         raise ListingError(

@@ -11,6 +11,7 @@ from fixformer.data.index_base import (
     ListingError,
     Sample,
     located,
+    placed,
     read_names,
     split_of_name,
 )
@@ -43,7 +44,7 @@ def load_kinetics(root: Path, options: IndexOptions) -> Index:
     problems = [repeated] if repeated else []
     videos = options.videos or folder
     if not options.require_files:
-        return Index(folder, "kinetics", [replace(s, path=str(videos / s.path)) for s in samples], labels, [], problems)
+        return Index(folder, "kinetics", placed(samples, videos), labels, [], problems)
     present, missing = _locate(samples, labels, FileFinder(videos))
     return Index(folder, "kinetics", present, labels, missing, problems)
 

@@ -11,6 +11,7 @@ from fixformer.data.index_base import (
     ListingError,
     Sample,
     located,
+    placed,
     read_names,
     split_of_name,
 )
@@ -52,7 +53,7 @@ def load_lists(root: Path, options: IndexOptions) -> Index:
     labels = _names(folder, options, samples)
     videos = options.videos or folder
     if not options.require_files:
-        return Index(folder, "list", [replace(s, path=str(videos / s.path)) for s in samples], labels)
+        return Index(folder, "list", placed(samples, videos), labels)
     finder = FileFinder(videos)
     present, missing = located((s, finder.by_path(s.path) or _by_stem(s, finder)) for s in samples)
     return Index(folder, "list", present, labels, missing)

@@ -1,7 +1,6 @@
 """Something-Something V2 as published: labels, train, validation and test JSON, and `<id>.webm` files."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from fixformer.data.index_base import (
     ListingError,
     Sample,
     located,
+    placed,
     strip_brackets,
 )
 
@@ -39,8 +39,7 @@ def load_ssv2(root: Path, options: IndexOptions) -> Index:
     labels = read_labels(next(iter(sorted(folder.glob("*labels.json")))))
     samples = [s for split, path in _split_files(folder).items() for s in read_split(path, split, labels)]
     if not options.require_files:
-        videos = options.videos or root
-        return Index(root, "ssv2", [replace(s, path=str(videos / f"{s.id}.webm")) for s in samples], labels)
+        return Index(root, "ssv2", placed(samples, options.videos or root), labels)
     finder = FileFinder(options.videos or root)
     present, missing = located((s, finder.by_stem(s.id)) for s in samples)
     return Index(root, "ssv2", present, labels, missing)
