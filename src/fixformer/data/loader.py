@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from fixformer.config import ClipSpec, DataConfig
 from fixformer.data.cache import CachedReader, fill_cache
@@ -14,13 +14,32 @@ from fixformer.data.dataset import (
     TestVideos,
     TrainBatch,
     TrainClips,
+    TrainItem,
     collate_test,
     collate_train,
 )
 from fixformer.data.frames import FrameReader
 from fixformer.data.index import Index, Sample, load_index
-from fixformer.data.sampler import TestSampler, TrainSampler
+from fixformer.data.sampler import Key, TestSampler, TrainSampler
 from fixformer.errors import UserError
+
+
+class _Carried(Dataset[TrainItem | UserError]):
+    """Brings a user's error home as a value: raised in a worker, it would arrive wrapped in the worker's traceback."""
+
+    def __init__(self, clips: TrainClips) -> None:
+        self.clips = clips
+
+    def __getitem__(self, key: Key) -> TrainItem | UserError:
+        try:
+            return self.clips[key]
+        except UserError as error:
+            return error
+
+
+def _collate(items: list[TrainItem | UserError]) -> TrainBatch | UserError:
+    error = next((item for item in items if isinstance(item, UserError)), None)
+    return error or collate_train([item for item in items if isinstance(item, TrainItem)])
 
 
 class TrainLoader:
@@ -40,9 +59,9 @@ class TrainLoader:
         self.clips = clips
         self.sampler = TrainSampler(len(clips), batch_size, clips.seed, rank, world)
         self._loader: DataLoader[Any] = DataLoader(
-            clips,
+            _Carried(clips),
             batch_sampler=self.sampler,
-            collate_fn=collate_train,
+            collate_fn=_collate,
             **_worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
         )
         self._position = (0, 0)
@@ -56,6 +75,12 @@ class TrainLoader:
         """The batches of one epoch, the first `start` of them left out."""
         self.sampler.epoch, self.sampler.start = epoch, start
         for step, batch in enumerate(self._loader, start):
+            if isinstance(batch, UserError):
+                try:
+                    raise batch
+                finally:
+                    # an error that knows a frame that knows the error would keep the workers alive, then stop them badly
+                    del batch
             # set before handing the batch out: whoever asks meanwhile has consumed it
             self._position = (epoch, step + 1) if step + 1 < self.steps else (epoch + 1, 0)
             yield batch
