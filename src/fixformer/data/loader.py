@@ -79,7 +79,7 @@ class TrainLoader:
                 try:
                     raise batch
                 finally:
-                    # an error that knows a frame that knows the error would keep the workers alive, then stop them badly
+                    # an error that knows the frame that knows it would keep the workers alive and stop them badly
                     del batch
             # set before handing the batch out: whoever asks meanwhile has consumed it
             self._position = (epoch, step + 1) if step + 1 < self.steps else (epoch + 1, 0)
