@@ -147,6 +147,34 @@ def test_geometry() -> None:
     assert pixels.rotate(x, 45)[0, 0, 0, 0] == pixels.FILL
 
 
+def test_operations_equal_the_usual_image_library() -> None:
+    """AutoAugment was searched with Pillow's operations; on one frame ours must be those, up to rounding."""
+    image = pytest.importorskip("PIL.Image")
+    from PIL import ImageEnhance, ImageOps
+
+    smooth = np.kron(np.random.default_rng(3).integers(20, 220, (12, 16, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    picture = image.fromarray(smooth).resize((80, 60), image.BILINEAR)
+    x = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[:, None]
+    warp = {"resample": image.BILINEAR, "fillcolor": (pixels.FILL,) * 3}
+    pairs = [
+        (pixels.solarise(x, 100), ImageOps.solarize(picture, 100)),
+        (pixels.posterise(x, 3), ImageOps.posterize(picture, 3)),
+        (pixels.auto_contrast(x), ImageOps.autocontrast(picture)),
+        (pixels.saturation(x, 1.7), ImageEnhance.Color(picture).enhance(1.7)),
+        (pixels.contrast(x, 0.4), ImageEnhance.Contrast(picture).enhance(0.4)),
+        (pixels.brightness(x, 1.4), ImageEnhance.Brightness(picture).enhance(1.4)),
+        (pixels.sharpness(x, 1.8), ImageEnhance.Sharpness(picture).enhance(1.8)),
+        (pixels.rotate(x, 20), picture.rotate(20, **warp)),
+        (pixels.shear_x(x, 0.2), picture.transform(picture.size, image.AFFINE, (1, 0.2, 0, 0, 1, 0), **warp)),
+        (pixels.shear_y(x, -0.2), picture.transform(picture.size, image.AFFINE, (1, 0, 0, -0.2, 1, 0), **warp)),
+        (pixels.translate_x(x, 0.2), picture.transform(picture.size, image.AFFINE, (1, 0, -16, 0, 1, 0), **warp)),
+    ]
+    for ours, theirs in pairs:
+        difference = np.abs(ours[:, 0].permute(1, 2, 0).numpy().astype(int) - np.asarray(theirs).astype(int))
+        assert np.median(difference) <= 1
+        assert difference.mean() < 2  # the edge of a turned picture is blended here and cut there
+
+
 def test_policy_table_is_complete_and_every_operation_runs() -> None:
     assert len(autoaugment.POLICY_V0) == 25
     used = {name for pair in autoaugment.POLICY_V0 for name, _, _ in pair}

@@ -11,9 +11,9 @@ from fixformer.config import Augment, ClipSpec, DataConfig
 from fixformer.data import views
 from fixformer.data.dataset import TestVideos, TrainBatch, TrainClips
 from fixformer.data.decode import DecodeError, open_video
-from fixformer.data.frames import open_frames
+from fixformer.data.frames import FrameReader, open_frames
 from fixformer.data.index import Index, Sample, load_index
-from fixformer.data.loader import TrainLoader, index_of, reader_for, view_loader
+from fixformer.data.loader import TrainLoader, ViewLoader, index_of, train_loader, view_loader
 from fixformer.data.sampler import TestSampler, TrainSampler
 from fixformer.data.synthetic import make_motions
 from fixformer.data.table import SampleTable
@@ -118,7 +118,7 @@ def test_every_test_video_exactly_once(samples: int, world: int) -> None:
 
 def test_unreadable_test_videos_are_recorded_and_not_replaced(damaged: list[Sample]) -> None:
     for workers in (0, 2):
-        batches = list(view_loader(TestVideos(damaged, SPEC, clips=2, crops=3), batch_size=5, workers=workers))
+        batches = list(ViewLoader(TestVideos(damaged, SPEC, clips=2, crops=3), batch_size=5, workers=workers))
         problems = [problem for batch in batches for problem in batch.problems]
         assert [(p.id, p.replaced_by) for p in problems] == [("broken", None)]
         assert "broken.webm" in problems[0].message
@@ -128,7 +128,7 @@ def test_unreadable_test_videos_are_recorded_and_not_replaced(damaged: list[Samp
 
 
 def test_a_batch_of_failures_only_is_empty(damaged: list[Sample]) -> None:
-    (batch,) = view_loader(TestVideos(damaged[3:4], SPEC))
+    (batch,) = ViewLoader(TestVideos(damaged[3:4], SPEC))
     assert len(batch.labels_B) == len(batch.index_B) == len(batch.views_BVCTHW) == 0
     assert len(batch.problems) == 1
 
@@ -168,6 +168,22 @@ def test_replacement_gives_up_when_the_class_has_nothing_readable(damaged: list[
         clips[0, 3]
 
 
+def test_a_passing_failure_is_no_failure(motions: Index) -> None:
+    class Stumbling(FrameReader):
+        calls = 0
+
+        def open(self, index: int, sample: Sample):  # type: ignore[no-untyped-def]
+            self.calls += 1
+            if self.calls % 2:
+                raise DecodeError("gave up after 60 s", file=sample.path)
+            return super().open(index, sample)
+
+    assert TestVideos(motions.samples, SPEC, reader=Stumbling(SPEC))[0].problem is None
+    clips = TrainClips(motions.samples, SPEC, seed=5, reader=Stumbling(SPEC), unreadable="replace")
+    assert clips[0, 0].problem is None
+    assert torch.equal(clips[0, 0].clip_CTHW, TrainClips(motions.samples, SPEC, seed=5)[0, 0].clip_CTHW)
+
+
 def test_inputs_are_normalised_then_erased(motions: Index) -> None:
     batch = next(iter(loader(motions.samples).epoch(0)))
     got = batch.inputs(SPEC)
@@ -183,7 +199,7 @@ def test_inputs_are_normalised_then_erased(motions: Index) -> None:
 def test_one_preprocessing_everywhere(motions: Index) -> None:
     """Evaluation, prediction from a file, its bytes, and an open decoder make the same tensors."""
     sample = motions.samples[2]
-    (batch,) = view_loader(TestVideos([sample], SPEC, clips=2, crops=3))
+    (batch,) = ViewLoader(TestVideos([sample], SPEC, clips=2, crops=3))
     expected = batch.inputs(SPEC)[0]
     assert expected.shape == (6, 3, 4, 24, 24)
     assert torch.equal(views.file_views(sample.path, SPEC, 2, 3), expected)
@@ -276,10 +292,13 @@ def test_sample_table_returns_what_went_in() -> None:
     assert len(SampleTable([])) == 0
 
 
-def test_config_to_loader(motions: Index, tmp_path: Path) -> None:
+def test_config_to_loaders(motions: Index, tmp_path: Path) -> None:
     data = DataConfig(path=str(motions.root), workers=0, cache=str(tmp_path))
     index = index_of(data)
     assert index.samples == motions.samples
-    clips = TrainClips(index.split("train"), SPEC, seed=0, reader=reader_for(index.split("train"), SPEC, data))
-    plain = TrainClips(index.split("train"), SPEC, seed=0)
-    assert torch.equal(clips[0, 1].clip_CTHW, plain[0, 1].clip_CTHW)
+    cached = train_loader(index, SPEC, data, batch_size=4, seed=5)
+    plain = train_loader(index, SPEC, replace(data, cache=None), batch_size=4, seed=5)
+    assert all(same(a, b) for a, b in zip(cached.epoch(1), plain.epoch(1), strict=True))
+    batches = list(view_loader(index, "val", SPEC, data, clips=2, crops=3, batch_size=5))
+    assert sum(len(batch.labels_B) for batch in batches) == len(index.split("val")) == 12
+    assert batches[0].inputs(SPEC).shape == (5, 6, 3, 4, 24, 24)

@@ -6,10 +6,10 @@ a recorded replacement; an unreadable test video is a recorded failure and never
 Legend: B clips or videos, V views, C colours, T frames, H height, W width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from fixformer.errors import InputError, UserError
 
 UNREADABLE = (DecodeError, ShortVideoError, InputError, FileNotFoundError)
 REPLACEMENTS = 10
+T = TypeVar("T")
 
 
 class Reader(Protocol):
@@ -136,6 +137,9 @@ class TrainClips(Dataset[TrainItem]):
             return self._replace(epoch, index, str(error))
 
     def _read(self, epoch: int, index: int) -> TrainItem:
+        return _twice(lambda: self._read_once(epoch, index))
+
+    def _read_once(self, epoch: int, index: int) -> TrainItem:
         sample = self.table[index]
         with self.reader.open(index, sample) as frames:
             clip, box = make_train_clip(frames, self.spec, generator(self.seed, epoch, sample.id))
@@ -175,11 +179,22 @@ class TestVideos(Dataset[TestItem]):
     def __getitem__(self, index: int) -> TestItem:
         sample = self.table[index]
         try:
-            with self.reader.open(index, sample) as frames:
-                views = make_view_bytes(frames, self.spec, self.clips, self.crops)
+            views = _twice(lambda: self._read_once(index, sample))
         except UNREADABLE as error:
             return TestItem(None, index, sample.label, Problem(sample.id, sample.path, str(error)))
         return TestItem(views, index, sample.label, None)
+
+    def _read_once(self, index: int, sample: Sample) -> Tensor:
+        with self.reader.open(index, sample) as frames:
+            return make_view_bytes(frames, self.spec, self.clips, self.crops)
+
+
+def _twice(read: Callable[[], T]) -> T:
+    """Try again once: a stopped process or a slow network disk runs into the decoder's time limit with a good file."""
+    try:
+        return read()
+    except DecodeError:
+        return read()
 
 
 def collate_train(items: list[TrainItem]) -> TrainBatch:

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from fixformer.config import ClipSpec, DataConfig
-from fixformer.data.cache import CachedReader, fill_cache
+from fixformer.data.cache import CachedReader, Progress, fill_cache
 from fixformer.data.dataset import (
     Reader,
     TestBatch,
@@ -101,23 +101,33 @@ class TrainLoader:
         return {"samples": self.sampler.samples, "batch_size": self.sampler.batch_size, "seed": self.sampler.seed}
 
 
-def view_loader(
-    videos: TestVideos,
-    *,
-    batch_size: int = 1,
-    workers: int = 0,
-    prefetch: int = 2,
-    rank: int = 0,
-    world: int = 1,
-    pin_memory: bool = False,
-) -> "DataLoader[Any]":
-    """A loader of `TestBatch`: every video exactly once over all processes."""
-    return DataLoader(
-        videos,
-        batch_sampler=TestSampler(len(videos), batch_size, rank, world),
-        collate_fn=collate_test,
-        **_worker_options(workers, prefetch, persistent=False, pin_memory=pin_memory),
-    )
+class ViewLoader:
+    """All views of every video, each video exactly once over all processes; `TestBatch` after `TestBatch`."""
+
+    def __init__(
+        self,
+        videos: TestVideos,
+        *,
+        batch_size: int = 1,
+        workers: int = 0,
+        prefetch: int = 2,
+        rank: int = 0,
+        world: int = 1,
+        pin_memory: bool = False,
+    ) -> None:
+        self.videos = videos
+        self._loader: DataLoader[Any] = DataLoader(
+            videos,
+            batch_sampler=TestSampler(len(videos), batch_size, rank, world),
+            collate_fn=collate_test,
+            **_worker_options(workers, prefetch, persistent=False, pin_memory=pin_memory),
+        )
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[TestBatch]:
+        return iter(self._loader)
 
 
 def index_of(data: DataConfig, **options: Any) -> Index:
@@ -134,12 +144,70 @@ def index_of(data: DataConfig, **options: Any) -> Index:
     )
 
 
-def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig) -> Reader:
+def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress: Progress | None = None) -> Reader:
     """Decode every time, or fill the cache once and read from it."""
     decoding = FrameReader(spec, backend=data.backend, damaged=data.damaged)
     if data.cache is None:
         return decoding
-    return CachedReader(fill_cache(samples, decoding, data.cache, workers=data.workers), decoding)
+    table = fill_cache(samples, decoding, data.cache, workers=data.workers, progress=progress)
+    return CachedReader(table, decoding)
+
+
+def train_loader(
+    index: Index,
+    spec: ClipSpec,
+    data: DataConfig,
+    *,
+    batch_size: int,
+    seed: int,
+    rank: int = 0,
+    world: int = 1,
+    pin_memory: bool = False,
+    progress: Progress | None = None,
+) -> TrainLoader:
+    """The training split as configured. `batch_size` is that of all processes together."""
+    samples = index.split("train")
+    reader = reader_for(samples, spec, data, progress)
+    clips = TrainClips(samples, spec, seed=seed, reader=reader, unreadable=data.unreadable_train)
+    workers, prefetch = data.workers, data.prefetch
+    return TrainLoader(
+        clips,
+        batch_size=batch_size,
+        workers=workers,
+        prefetch=prefetch,
+        rank=rank,
+        world=world,
+        pin_memory=pin_memory,
+    )
+
+
+def view_loader(
+    index: Index,
+    split: str,
+    spec: ClipSpec,
+    data: DataConfig,
+    *,
+    clips: int = 1,
+    crops: int = 1,
+    batch_size: int = 1,
+    rank: int = 0,
+    world: int = 1,
+    pin_memory: bool = False,
+    progress: Progress | None = None,
+) -> ViewLoader:
+    """All views of a split as configured."""
+    samples = index.split(split)
+    videos = TestVideos(samples, spec, clips=clips, crops=crops, reader=reader_for(samples, spec, data, progress))
+    workers, prefetch = data.workers, data.prefetch
+    return ViewLoader(
+        videos,
+        batch_size=batch_size,
+        workers=workers,
+        prefetch=prefetch,
+        rank=rank,
+        world=world,
+        pin_memory=pin_memory,
+    )
 
 
 def _worker_options(workers: int, prefetch: int, *, persistent: bool, pin_memory: bool) -> dict[str, Any]:
@@ -158,4 +226,13 @@ def _start_worker(worker: int) -> None:
     torch.set_num_threads(1)
 
 
-__all__ = ["TestBatch", "TrainBatch", "TrainLoader", "index_of", "reader_for", "view_loader"]
+__all__ = [
+    "TestBatch",
+    "TrainBatch",
+    "TrainLoader",
+    "ViewLoader",
+    "index_of",
+    "reader_for",
+    "train_loader",
+    "view_loader",
+]
