@@ -1,6 +1,7 @@
 """Opening what FFmpeg reads, within limits, and choosing its video stream."""
 
 import io
+import time
 from pathlib import Path
 
 import av
@@ -15,7 +16,24 @@ _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,mpegvideo,flv,asf,ogg,gif,apng,nut,mxf,ivf,obu,av1,dv,rm,swf,"
     "h264,hevc,m4v,vc1,mjpeg,yuv4mpegpipe,jpeg_pipe,png_pipe,bmp_pipe,webp_pipe,tiff_pipe,ppm_pipe,pgm_pipe"
 )
+CLOCK_FACTOR = 10
 _GENERATE_TIMES = 1  # AVFMT_FLAG_GENPTS
+
+
+class Deadline:
+    """The time limit of one call: so much processor time, or ten times as much on the clock.
+
+    A machine that is busy or was suspended is no fault of the file.
+    """
+
+    def __init__(self, seconds: float, file: str) -> None:
+        self._seconds, self._file = seconds, file
+        self._work_end = time.thread_time() + seconds
+        self._clock_end = time.monotonic() + seconds * CLOCK_FACTOR
+
+    def check(self) -> None:
+        if time.thread_time() > self._work_end or time.monotonic() > self._clock_end:
+            raise DecodeError(f"gave up after {self._seconds:g} s of work (Limits.seconds)", file=self._file)
 
 
 def describe(source: Source) -> str:
@@ -34,16 +52,25 @@ def reason(error: Exception) -> str:
 
 
 def open_stream(
-    source: Source, limits: Limits, threads: int, name: str | None = None
+    source: Source, limits: Limits, *, threads: int, careful: bool, name: str | None = None
 ) -> tuple[InputContainer, VideoStream]:
-    """The opened container and the video stream a player would show; `name` is for messages."""
+    """The opened container and the video stream a player would show, its decoder set up but not started.
+
+    A `careful` decoder reports damage that others paint over. `name` is for messages.
+    """
     name = name or describe(source)
     container = _open(source, limits, name)
     try:
-        return container, _video_stream(container, limits, threads, name)
+        stream = _video_stream(container, limits, name)
     except DecodeError:
         container.close()
         raise
+    codec = stream.codec_context
+    codec.thread_count = threads
+    if threads != 1:
+        codec.thread_type = "AUTO"
+    codec.options = {"max_pixels": str(limits.pixels)} | ({"err_detect": "explode"} if careful else {})
+    return container, stream
 
 
 def _open(source: Source, limits: Limits, name: str) -> InputContainer:
@@ -73,7 +100,7 @@ def _readable(source: Source) -> object:
     return f"file:{path}"  # so that a colon in the name is not taken for a protocol
 
 
-def _video_stream(container: InputContainer, limits: Limits, threads: int, name: str) -> VideoStream:
+def _video_stream(container: InputContainer, limits: Limits, name: str) -> VideoStream:
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     if not streams:
         held = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
@@ -84,10 +111,6 @@ def _video_stream(container: InputContainer, limits: Limits, threads: int, name:
     if codec is None:
         raise DecodeError("no decoder for this codec", file=name, stream=stream.index)
     check_pixels(codec.width, codec.height, limits, name, stream.index)
-    codec.thread_count = threads
-    if threads != 1:
-        codec.thread_type = "AUTO"
-    codec.options = {"max_pixels": str(limits.pixels)}
     return stream
 
 

@@ -51,7 +51,7 @@ class Limits:
     """What one file may cost before it is refused.
 
     Args:
-        seconds: wall time of one call (opening, or one request for frames).
+        seconds: processor time of one call (opening, or one request for frames); ten times as much on the clock.
         pixels: of one picture, before any resizing.
         frames: in the whole file; an endless stream ends here.
         bytes: of one returned array.

@@ -104,7 +104,7 @@ class ImageFolderDecoder(DecoderBase):
 
     def _decode(self, path: Path) -> VideoFrame:
         # as bytes, so that FFmpeg sees one picture and never a numbered sequence
-        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, name=str(path))
+        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, careful=True, name=str(path))
         with container:
             try:
                 frame = next(container.decode(stream), None)

@@ -15,11 +15,11 @@ import av
 import numpy as np
 from av.video.frame import VideoFrame
 
-from fixformer.data.containers import check_pixels, describe, open_stream, reason
+from fixformer.data.containers import Deadline, check_pixels, describe, open_stream, reason
 from fixformer.data.decode import DecodeError, Fault, Limits, Policy, Source, VideoInfo
 from fixformer.data.decode_base import DecoderBase
 from fixformer.data.frame_table import FrameTable
-from fixformer.data.packets import Deadline, PacketStore
+from fixformer.data.packets import PacketStore
 from fixformer.data.pictures import Canvas
 from fixformer.data.readers import KeptReader, OrderedReader, Reader, TimedReader, Unreliable, walk
 from fixformer.errors import InputError
@@ -37,7 +37,7 @@ class PyAVDecoder(DecoderBase):
     def __init__(self, source: Source, *, policy: Policy, limits: Limits, short_side: int | None, threads: int) -> None:
         super().__init__(describe(source), limits)
         self._policy, self._short_side = policy, short_side
-        self._reopen = partial(open_stream, source, limits, threads)
+        self._reopen = partial(open_stream, source, limits, threads=threads, careful=policy == "strict")
         self._container, self._stream = self._reopen()
         self._codec, self._time_base = self._stream.codec_context, self._stream.time_base
         self._header = self._read_header()
@@ -49,7 +49,11 @@ class PyAVDecoder(DecoderBase):
 
     @property
     def info(self) -> VideoInfo:
-        canvas = self._get_canvas()
+        try:
+            canvas = self._get_canvas()
+        except Unreliable:
+            self._distrust(self._deadline())
+            canvas = self._get_canvas()
         width, height = canvas.size
         turn = canvas.orientation
         return VideoInfo(width, height, rotation=turn.rotation, mirrored=turn.mirrored, **self._header)
@@ -74,11 +78,15 @@ class PyAVDecoder(DecoderBase):
 
     def get_frames(self, indices: Sequence[int]) -> np.ndarray:
         deadline = self._deadline()
+        wanted = self._check_range(indices)
+        promised = len(self)
         try:
-            return self._collect(self._check_range(indices), deadline)
+            return self._collect(wanted, deadline)
         except Unreliable:
-            self._reader, self._first = self._scan(deadline), None
-        return self._collect(self._check_range(indices), deadline)
+            self._distrust(deadline)
+        if max(wanted) >= len(self):
+            raise self._error(f"the file promises {promised} frames and holds {len(self)}", max(wanted))
+        return self._collect(wanted, deadline)
 
     def close(self) -> None:
         self._reader = self._first = None
@@ -175,20 +183,17 @@ class PyAVDecoder(DecoderBase):
 
     def _get_canvas(self) -> Canvas:
         if self._canvas is None:
-            try:
-                first = self._fetch_first()
-            except Unreliable:
-                self._reader = self._scan(self._deadline())
-                first = self._fetch_first()
-            self._check_picture(first)
-            self._canvas = Canvas(first, self._short_side)
+            reader = self._get_reader()
+            reader.begin([0], self._deadline())
+            self._first = reader.fetch(0)
+            self._check_picture(self._first)
+            self._canvas = Canvas(self._first, self._short_side)
         return self._canvas
 
-    def _fetch_first(self) -> VideoFrame:
-        reader = self._get_reader()
-        reader.begin([0], self._deadline())
-        self._first = reader.fetch(0)
-        return self._first
+    def _distrust(self, deadline: Deadline) -> None:
+        """The file is not what its packets promise: start again from what decoding it in order gives."""
+        self._reader = self._scan(deadline)
+        self._first = self._canvas = None
 
     def _collect(self, wanted: list[int], deadline: Deadline) -> np.ndarray:
         frames_THWC = self._allocate(len(wanted), self._get_canvas().size)

@@ -1,6 +1,5 @@
 """The packets of one video stream: read once, kept in memory while they are small, read again by seeking when not."""
 
-import time
 from collections.abc import Callable, Iterator
 
 import av
@@ -8,25 +7,13 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-from fixformer.data.containers import reason
+from fixformer.data.containers import Deadline, reason
 from fixformer.data.decode import DecodeError, Fault, Limits
 from fixformer.data.frame_table import PacketRow
 
 KEEP_BYTES = 256 << 20
 
 Opened = tuple[InputContainer, VideoStream]
-
-
-class Deadline:
-    """The time limit of one call."""
-
-    def __init__(self, seconds: float, file: str) -> None:
-        self._end = time.monotonic() + seconds
-        self._seconds, self._file = seconds, file
-
-    def check(self) -> None:
-        if time.monotonic() > self._end:
-            raise DecodeError(f"gave up after {self._seconds:g} s, the limit (Limits.seconds)", file=self._file)
 
 
 class PacketStore:

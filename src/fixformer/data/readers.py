@@ -8,10 +8,10 @@ import av
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 
-from fixformer.data.containers import reason
+from fixformer.data.containers import Deadline, reason
 from fixformer.data.decode import Fault
 from fixformer.data.frame_table import FrameTable
-from fixformer.data.packets import Deadline, PacketStore
+from fixformer.data.packets import PacketStore
 
 # Codecs whose bitstream says which pictures nothing else refers to.
 _SKIPPABLE = {"h264", "mpeg4", "mpeg1video", "mpeg2video"}

@@ -1,0 +1,68 @@
+"""Small videos made on the spot, for tests."""
+
+import io
+from collections.abc import Sequence
+from fractions import Fraction
+
+import av
+import numpy as np
+
+
+def moving_square(frames: int, height: int = 48, width: int = 64, seed: int = 0) -> np.ndarray:
+    """`frames_THWC`: a bright square that moves over a coloured gradient."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    ground = np.stack([x * 200 // width, y * 200 // height, (x + y) * 200 // (width + height)], -1).astype(np.uint8)
+    clip = np.repeat(ground[None], frames, 0)
+    top, left = rng.integers(0, height // 2), rng.integers(0, 8)
+    for t in range(frames):
+        clip[t, top : top + 12, (left + 2 * t) % width : (left + 2 * t) % width + 12] = 255
+    return clip
+
+
+def encode(
+    frames_THWC: np.ndarray | None,
+    *,
+    codec: str = "libx264",
+    container: str = "mp4",
+    rate: int = 25,
+    times: Sequence[int] | None = None,
+    rotation: int = 0,
+    mirrored: bool = False,
+    sound: bool = False,
+    options: dict[str, str] | None = None,
+) -> bytes:
+    """A file with these frames, at times counted in 1/rate seconds; `rotation` is clockwise, after the mirroring."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format=container) as output:
+        if frames_THWC is not None:
+            stream = output.add_stream(codec, rate=rate, options=options or {})
+            stream.height, stream.width = frames_THWC.shape[1:3]
+            stream.pix_fmt = "yuv420p" if frames_THWC.shape[1] % 2 == frames_THWC.shape[2] % 2 == 0 else "yuv444p"
+            if rotation or mirrored:
+                stream.set_display_rotation(-rotation, hflip=mirrored)
+            for number, picture in enumerate(frames_THWC):
+                frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+                frame.time_base = Fraction(1, rate)
+                frame.pts = number if times is None else times[number]
+                output.mux(stream.encode(frame))
+            output.mux(stream.encode(None))
+        if sound:
+            tone = output.add_stream("aac", rate=16000, layout="mono")
+            samples = np.zeros((1, 16000), np.float32)
+            audio = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+            audio.sample_rate = 16000
+            audio.pts = 0
+            output.mux(tone.encode(audio))
+            output.mux(tone.encode(None))
+    return buffer.getvalue()
+
+
+def jpeg(picture_HWC: np.ndarray) -> bytes:
+    """One picture as a JPEG file."""
+    codec = av.CodecContext.create("mjpeg", "w")
+    codec.height, codec.width = picture_HWC.shape[:2]
+    codec.pix_fmt = "yuvj444p"
+    codec.time_base = Fraction(1, 25)
+    frame = av.VideoFrame.from_ndarray(picture_HWC, format="rgb24").reformat(format="yuvj444p")
+    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
