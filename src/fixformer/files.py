@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,42 @@ def replacing(path: str | Path) -> Iterator[Path]:
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(target: str | Path) -> Iterator[Path]:
+    """A temporary directory that becomes `target` when the block ends well, and vanishes when it does not."""
+    target = Path(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for path in (*temporary.iterdir(), temporary):
+            _flush(path)
+        temporary.rename(target)
+        _flush(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def point(link: str | Path, target: str | Path) -> None:
+    """Make `link` a symbolic link to `target`, relative to the link's own directory, in one step."""
+    link = Path(link)
+    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
+    temporary.replace(link)
+    _flush(link.parent)
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove what killed processes left half-written. Only for a folder with one writer."""
+    for path in Path(folder).glob(".*.tmp"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:
