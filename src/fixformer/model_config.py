@@ -6,7 +6,10 @@ from typing import Any
 from fixformer.errors import SettingsConflict, UnknownName, UserError
 
 CHOICES = {
-    "attention": ("linear", "softmax"),
+    "attention": (
+        *("linear", "softmax", "performer", "cosformer", "linformer"),
+        *("orthoformer", "lara", "nystrom"),
+    ),
     "kernel": ("relu", "elu1", "sigmoid"),
     "fixation": ("none", "separate", "cooperative"),
     "fixation_sources": ("qk", "qkv"),
@@ -22,15 +25,22 @@ CHOICES = {
 AT_LEAST_ONE = (
     *("num_classes", "num_frames", "image_size", "embed_dim", "depth", "num_heads", "mlp_ratio"),
     *("patch_size", "patch_stride", "shift_time", "shift_space", "shift_segment", "time_slots"),
+    *("random_features", "redraw_every", "slots", "landmarks"),
 )
 FRACTIONS = ("shift_keep", "drop_path", "dropout")
 KERNEL_ATTENTIONS = ("linear",)
+# How many landmarks each of these was published with.
+LANDMARKS = {"orthoformer": 64, "lara": 49, "nystrom": 64}
 # "Not set" in a field whose type is that of its filled value.
 UNSET: Any = None
 TIME, SPACE, ANY = ("time", "both"), ("space", "both"), ("time", "space", "both")
 # A setting on the left means something only when the one in the middle has one of the values on the right.
 NEEDS = (
     ("kernel", "attention", KERNEL_ATTENTIONS),
+    ("random_features", "attention", ("performer",)),
+    ("redraw_every", "attention", ("performer",)),
+    ("slots", "attention", ("linformer",)),
+    ("landmarks", "attention", tuple(LANDMARKS)),
     ("fixation_sources", "fixation", ("separate", "cooperative")),
     ("fixation_shared", "fixation", ("separate", "cooperative")),
     ("fixation_merge", "fixation", ("cooperative",)),
@@ -66,6 +76,10 @@ class ModelConfig:
     time_slots: int = UNSET
     attention: str = "linear"
     kernel: str | None = None
+    random_features: int = UNSET
+    redraw_every: int = UNSET
+    slots: int = UNSET
+    landmarks: int = UNSET
     fixation: str = "cooperative"
     fixation_sources: str = UNSET
     fixation_shared: bool = UNSET
@@ -94,6 +108,10 @@ class ModelConfig:
         released = self.reading == "released"
         defaults: dict[str, Any] = {
             "kernel": "relu" if self.attention in KERNEL_ATTENTIONS else None,
+            "random_features": 64,
+            "redraw_every": 1000,
+            "slots": 256,
+            "landmarks": LANDMARKS.get(self.attention),
             "fixation_sources": "qk" if self.fixation == "separate" else "qkv",
             "fixation_shared": self.fixation == "cooperative",
             "fixation_merge": "concat",

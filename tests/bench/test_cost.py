@@ -36,6 +36,18 @@ def test_released_preset_is_exact(shared: Path, row: dict, settings: dict) -> No
     assert counted.params == expected["params"] - expected["of_which_unused_params"]["new_fc"]
 
 
+@pytest.mark.parametrize(
+    ("attention", "gflops"),
+    [("performer", 250.571), ("cosformer", 250.571), ("linformer", 294.208), ("linear", 243.298), ("softmax", 253.355)],
+)
+def test_the_compared_attentions_in_our_backbone(attention: str, gflops: float) -> None:
+    """systems.md, section 0: closed forms with 64 random features and 256 slots."""
+    counted = cost("fixformer_base_released", attention=attention, **PLAIN)
+    assert counted.macs / 1e9 == pytest.approx(gflops, abs=1e-3)
+    plain = cost("fixformer_base_released", **PLAIN).params
+    assert counted.params - plain == (12 * 256 * (2 * 289 + 16) if attention == "linformer" else 0)
+
+
 def test_the_gate_evaluated_once_makes_the_default_254_gflops() -> None:
     default = cost("fixformer_base")
     assert round(default.macs / 1e9, 1) == 254.2

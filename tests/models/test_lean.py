@@ -14,6 +14,13 @@ SETTINGS: list[dict[str, Any]] = [
     {"pattern": "windowed"},
     {"attention": "softmax"},
     {"attention": "softmax", "fixation": "none", "association": "none"},
+    {"attention": "performer"},
+    {"attention": "cosformer"},
+    {"attention": "linformer", "slots": 5},
+    {"attention": "orthoformer", "landmarks": 3},
+    {"attention": "lara", "landmarks": 4},
+    {"attention": "nystrom", "landmarks": 3},
+    {"attention": "lara", "pattern": "joint", "landmarks": 8},
     {"kernel": "elu1"},
     {"fixation": "separate"},
     {"fixation_merge": "add", "association": "time"},
@@ -29,6 +36,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("shape", [(2, 3, 3, 40, 33), (1, 3, 1, 16, 16), (1, 3, 5, 50, 62)])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.filterwarnings("ignore:Linformer")
 def test_equals_the_plain_forward(
     settings: dict[str, Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

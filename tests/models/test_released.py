@@ -28,6 +28,13 @@ VARIANTS = {
     "c_plain_relu": {"fixation": "none", "association": "none"},
     "d_softmax": {"attention": "softmax", "fixation": "none", "association": "none"},
     "d2_softmax_gate_shift": {"attention": "softmax"},
+    "e_orthoformer_all_tokens": {"attention": "orthoformer", "fixation": "none", "association": "none"},
+    "e2_orthoformer_start0": {
+        "attention": "orthoformer",
+        "landmarks": 6,
+        "fixation": "none",
+        "association": "none",
+    },
     "f_long_tiled_temp_embed": {},
     "f2_long_tiled_segmented_shift": {
         "fixation_shared": False,

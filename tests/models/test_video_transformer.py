@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from fixformer import create_model, list_models
 from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
-from fixformer.models.attention import Attention, LinearAttend
+from fixformer.models.attends import LinearAttend
+from fixformer.models.attention import Attention
 from fixformer.models.base import VideoModel
 
 SMALL: dict[str, Any] = {"num_classes": 7, "num_frames": 4, "image_size": 44, "depth": 2}
@@ -145,7 +146,8 @@ def test_attention_equals_itself_written_out_through_the_reference() -> None:
     assert isinstance(attention, Attention)
     x = torch.randn(1, 4, 5, 5, 128, dtype=torch.float64)
     fast = attention(x)
-    attention.attend = type("Reference", (nn.Module,), {"forward": lambda self, *x: linear_attention_reference(*x)})()
+    forward = {"forward": lambda self, q, k, v, grid: linear_attention_reference(q, k, v)}
+    attention.attend = type("Reference", (nn.Module,), forward)()
     torch.testing.assert_close(fast, attention(x), atol=1e-11, rtol=0)
 
 

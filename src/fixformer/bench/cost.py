@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fixformer.models.attention import LinearAttend
+from fixformer.models.attends import AssociativeAttend
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 from fixformer.ops.linear_attention import Association
@@ -139,7 +139,7 @@ def _clip(frames: int, size: int) -> Tensor:
 
 @contextmanager
 def _association(model: nn.Module, association: Association) -> Iterator[None]:
-    attends = [module for module in model.modules() if isinstance(module, LinearAttend)]
+    attends = [module for module in model.modules() if isinstance(module, AssociativeAttend)]
     before = [attend.association for attend in attends]
     for attend in attends:
         attend.association = association

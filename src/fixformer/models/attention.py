@@ -3,18 +3,17 @@
 Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
 """
 
-from collections.abc import Callable
-
+import torch
 from torch import Tensor, nn
 
 from fixformer.model_config import ModelConfig
 from fixformer.models import fixation
 from fixformer.models.association import READINGS, Associate
+from fixformer.models.attends import ATTENDS, Attend
 from fixformer.models.fixation import Triple
-from fixformer.models.patterns import AXES
-from fixformer.ops import KERNELS, linear_attention, softmax_attention
+from fixformer.models.patterns import AXES, Grid
+from fixformer.ops import KERNELS
 from fixformer.ops.kernels import Kernel
-from fixformer.ops.linear_attention import Association
 
 
 class ApplyKernel(nn.Module):
@@ -28,32 +27,16 @@ class ApplyKernel(nn.Module):
         return self.kernel(q), self.kernel(k), v
 
 
-class LinearAttend(nn.Module):
-    """Eq. 3. `association` is forced only where the released code, or the paper's way of counting, is meant."""
-
-    def __init__(self, association: Association = "auto") -> None:
-        super().__init__()
-        self.association = association
-
-    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor) -> Tensor:
-        return linear_attention(q_GhNE, k_GhNE, v_GhNE, association=self.association)
-
-
-class SoftmaxAttend(nn.Module):
-    """Eq. 1 with softmax."""
-
-    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor) -> Tensor:
-        return softmax_attention(q_GhNE, k_GhNE, v_GhNE)
-
-
 class Attention(nn.Module):
     """Multi-head attention among the tokens that share a sequence along `axis`."""
 
-    def __init__(self, dim: int, heads: int, axis: str, steps: dict[str, nn.Module], attend: nn.Module) -> None:
+    def __init__(
+        self, dim: int, heads: int, axis: str, steps: dict[str, nn.Module], attend: Attend, qkv_bias: bool = True
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.axis = AXES[axis]
-        self.qkv = nn.Linear(dim, 3 * dim)
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
         self.steps = nn.ModuleDict(steps)
         self.attend = attend
         self.proj = nn.Linear(dim, dim)
@@ -66,38 +49,39 @@ class Attention(nn.Module):
         q, k, v = self.project(x_BTHWD)
         for step in self.steps.values():
             q, k, v = step(q, k, v)
-        y_GhNE = self.attend(*map(self.axis.sequences, (q, k, v)))
+        y_GhNE = self.attend(*map(self.axis.sequences, (q, k, v)), self.axis.grid(x_BTHWD.shape[1:4]))
         return self.proj(self.axis.tokens(y_GhNE, x_BTHWD.shape[:-1]))
 
 
-def build_attention(config: ModelConfig, axis: str) -> Attention:
-    """The attention a (filled) config describes."""
+def build_attention(config: ModelConfig, axis: str, size_THW: Grid) -> Attention:
+    """The attention a (filled) config describes, for clips of `size_THW` tokens."""
     c = config
     associate = {} if c.association == "none" else {"associate": _associate(c, axis)}
-    kernel = {"kernel": ApplyKernel(KERNELS[c.kernel])} if c.kernel else {}
-    fixate = {} if c.fixation == "none" else {"fixate": _fixation(c)}
+    kernel = _kernel(c)
+    fixate = {} if c.fixation == "none" else {"fixate": build_fixation(c)}
     orders: dict[str | None, dict[str, nn.Module]] = {
         "association_first": {**associate, **kernel, **fixate},
         "fixation_first": {**kernel, **fixate, **associate},
     }
-    return Attention(c.embed_dim, c.num_heads, axis, orders[c.order], ATTENDS[c.attention](c))
-
-
-def _linear(config: ModelConfig) -> nn.Module:
-    return LinearAttend("keys_values" if config.reading == "released" else "auto")
-
-
-ATTENDS: dict[str, Callable[[ModelConfig], nn.Module]] = {
-    "linear": _linear,
-    "softmax": lambda config: SoftmaxAttend(),
-}
+    attend = ATTENDS[c.attention](c, AXES[axis].grid(size_THW))
+    return Attention(c.embed_dim, c.num_heads, axis, orders[c.order], attend)
 
 
 def _associate(config: ModelConfig, axis: str) -> nn.Module:
     return Associate(READINGS[config.reading](config, axis), config.shift_segment)
 
 
-def _fixation(config: ModelConfig) -> nn.Module:
+def _kernel(config: ModelConfig) -> dict[str, nn.Module]:
+    if config.kernel:
+        return {"kernel": ApplyKernel(KERNELS[config.kernel])}
+    # cosFormer attends with relu(q) and relu(k); a gate in front of it must see them too.
+    if config.attention == "cosformer" and config.fixation != "none":
+        return {"kernel": ApplyKernel(torch.relu)}
+    return {}
+
+
+def build_fixation(config: ModelConfig) -> nn.Module:
+    """The gate a (filled) config describes."""
     width = config.embed_dim // config.num_heads
     if config.fixation == "separate":
         return fixation.SeparateFixation(width)

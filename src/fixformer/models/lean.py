@@ -4,7 +4,8 @@ A block's hidden tensors are several times larger than the processor's cache, an
 memory that the system must clear page by page. Here the same modules run on pieces that stay in the cache, with the
 results written into place. The plain `forward` is the definition; a test holds this against it.
 
-Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
+Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens
+each; S the axis that is cut into pieces: F frames or R rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,14 @@ from fixformer.models.association import Associate
 from fixformer.models.attention import ApplyKernel, Attention
 from fixformer.models.fixation import SharedFixation, concat
 from fixformer.models.layers import Branch, Mlp
-from fixformer.models.patterns import JointAxis, SpaceAxis, TimeAxis
+from fixformer.models.patterns import Grid, JointAxis, SpaceAxis, TimeAxis
 from fixformer.ops.kernels import IN_PLACE
 from fixformer.ops.shift import Group, cuts
 
 PIECE_BYTES = 8 << 20
+# glibc hands a freed buffer back to the system until a larger one has been freed, up to 32 MB; from then on it keeps
+# and reuses buffers of that size. Without this every temporary tensor is cleared page by page, a tenth of the time.
+LARGEST_KEPT_BYTES = 31 << 20
 
 
 def is_lean(blocks: nn.Module, x_BTHWD: Tensor) -> bool:
@@ -34,6 +38,7 @@ def is_lean(blocks: nn.Module, x_BTHWD: Tensor) -> bool:
 def run_blocks_(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:
     """All blocks, in place on `x_BTHWD`."""
     x_BTHWD = x_BTHWD.contiguous()
+    x_BTHWD.new_empty(LARGEST_KEPT_BYTES // 4)
     workspace = x_BTHWD.new_empty(3 * x_BTHWD.numel())
     for branch in (branch for block in blocks.children() for branch in block.children()):
         assert isinstance(branch, Branch)
@@ -60,57 +65,91 @@ def _mlp_(branch: Branch, mlp: Mlp, x_BTHWD: Tensor) -> None:
 
 
 def _attention_(branch: Branch, attention: Attention, x_BTHWD: Tensor, workspace: Tensor) -> None:
-    qkv_BTHW3hE = _project(branch, attention, x_BTHWD, workspace)
     groups = next((step.groups for step in attention.steps.values() if isinstance(step, Associate)), ())
     attend_along = ALONG[type(attention.axis)]
-    for x_THWD, qkv_THW3hE in zip(x_BTHWD, qkv_BTHW3hE, strict=True):
-        attend_along(attention, groups, qkv_THW3hE, x_THWD)
+    for x_THWD in x_BTHWD:
+        attend_along(branch, attention, groups, x_THWD, workspace)
 
 
-def _project(branch: Branch, attention: Attention, x_BTHWD: Tensor, workspace: Tensor) -> Tensor:
-    frames = x_BTHWD.flatten(0, 1)
-    qkv = workspace.view(*frames.shape[:3], -1)
-    weight, bias = attention.qkv.weight.mT, attention.qkv.bias
-    for piece in _pieces(len(frames), 3 * frames[0].numel()):
-        torch.addmm(bias, branch.norm(frames[piece]).flatten(0, 2), weight, out=qkv[piece].flatten(0, 2))
-    return qkv.view(*x_BTHWD.shape[:4], 3, attention.heads, -1)
+class _Projection:
+    """q, k, v of a clip, computed along its first axis shortly before they are read, while they are in the cache."""
+
+    def __init__(self, branch: Branch, attention: Attention, x_SNWD: Tensor, workspace: Tensor) -> None:
+        self.norm, self.linear, self.x_SNWD = branch.norm, attention.qkv, x_SNWD
+        flat = workspace[: 3 * x_SNWD.numel()].view(*x_SNWD.shape[:3], -1)
+        self.pieces = list(_pieces(len(flat), flat[0].numel()))
+        self._waiting = self.pieces[:]
+        self._flat = flat
+        self.qkv_SNW3hE = flat.view(*x_SNWD.shape[:3], 3, attention.heads, -1)
+
+    def up_to(self, stop: int) -> None:
+        while self._waiting and self._waiting[0].start < stop:
+            piece = self._waiting.pop(0)
+            _linear_into(self.linear, self.norm(self.x_SNWD[piece]).flatten(0, 2), self._flat[piece].flatten(0, 2))
+
+    def packed(self, *order: int) -> Tensor:
+        """A buffer for one piece, its axes those of the projection in another order."""
+        sizes = (self.pieces[0].stop, *self.qkv_SNW3hE.shape[1:])
+        return self.x_SNWD.new_empty([sizes[axis] for axis in order])
 
 
-def _along_space(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
-    T, H, W, _, h, E = qkv_THW3hE.shape
-    for frames in _pieces(T, qkv_THW3hE[0].numel()):
-        packed = qkv_THW3hE.new_empty(frames.stop - frames.start, h, H, W, 3, E)
-        _gather(packed.permute(0, 2, 3, 4, 1, 5), qkv_THW3hE, (frames.start, 0), groups)
-        y_GhNE = _attend(attention, packed.flatten(2, 3))
-        x_THWD[frames] += attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(1, (H, W))
+def _linear_into(linear: nn.Linear, x: Tensor, out: Tensor) -> None:
+    if linear.bias is None:
+        torch.mm(x, linear.weight.mT, out=out)
+    else:
+        torch.addmm(linear.bias, x, linear.weight.mT, out=out)
 
 
-def _along_time(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
-    T, H, W, _, h, E = qkv_THW3hE.shape
-    for rows in _pieces(H, qkv_THW3hE[:, 0].numel()):
-        packed = qkv_THW3hE.new_empty(rows.stop - rows.start, W, h, T, 3, E)
-        _gather(packed.permute(3, 0, 1, 4, 2, 5), qkv_THW3hE, (0, rows.start), groups)
-        y_GhNE = _attend(attention, packed.flatten(0, 1))
-        y_HWTD = attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(0, (-1, W))
-        x_THWD[:, rows] += y_HWTD.permute(2, 0, 1, 3)
+def _along_space(
+    branch: Branch, attention: Attention, groups: Sequence[Group], x_THWD: Tensor, workspace: Tensor
+) -> None:
+    projection = _Projection(branch, attention, x_THWD, workspace)
+    reach = max((abs(group.dt) for group in groups), default=0)
+    packed_FhHW3E = projection.packed(0, 4, 1, 2, 3, 5)
+    for frames in projection.pieces:
+        projection.up_to(frames.stop + reach)
+        packed = packed_FhHW3E[: frames.stop - frames.start]
+        _gather(packed.permute(0, 2, 3, 4, 1, 5), projection.qkv_SNW3hE, (frames.start, 0), groups)
+        y_GhNE = _attend(attention, packed.flatten(2, 3), x_THWD.shape[:3])
+        x_THWD[frames] += attention.proj(y_GhNE.transpose(1, 2).flatten(2)).view_as(x_THWD[frames])
 
 
-def _along_all(attention: Attention, groups: Sequence[Group], qkv_THW3hE: Tensor, x_THWD: Tensor) -> None:
-    T, H, W, _, h, E = qkv_THW3hE.shape
-    packed = qkv_THW3hE.new_empty(h, T, H, W, 3, E)
-    _gather(packed.permute(1, 2, 3, 4, 0, 5), qkv_THW3hE, (0, 0), groups)
-    y_GhNE = _attend(attention, packed.flatten(1, 3)[None])
+def _along_time(
+    branch: Branch, attention: Attention, groups: Sequence[Group], x_THWD: Tensor, workspace: Tensor
+) -> None:
+    x_HTWD = x_THWD.transpose(0, 1)
+    projection = _Projection(branch, attention, x_HTWD, workspace)
+    reach = max((abs(group.dy) for group in groups), default=0)
+    packed_RWhT3E = projection.packed(0, 2, 4, 1, 3, 5)
+    for rows in projection.pieces:
+        projection.up_to(rows.stop + reach)
+        packed = packed_RWhT3E[: rows.stop - rows.start]
+        _gather(packed.permute(3, 0, 1, 4, 2, 5), projection.qkv_SNW3hE.transpose(0, 1), (0, rows.start), groups)
+        y_GhNE = _attend(attention, packed.flatten(0, 1), x_THWD.shape[:3])
+        y_RWTD = attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(0, packed.shape[:2])
+        x_HTWD[rows] += y_RWTD.transpose(1, 2)
+
+
+def _along_all(
+    branch: Branch, attention: Attention, groups: Sequence[Group], x_THWD: Tensor, workspace: Tensor
+) -> None:
+    projection = _Projection(branch, attention, x_THWD, workspace)
+    projection.up_to(len(x_THWD))
+    T, H, W, _, h, E = projection.qkv_SNW3hE.shape
+    packed_hTHW3E = x_THWD.new_empty(h, T, H, W, 3, E)
+    _gather(packed_hTHW3E.permute(1, 2, 3, 4, 0, 5), projection.qkv_SNW3hE, (0, 0), groups)
+    y_GhNE = _attend(attention, packed_hTHW3E.flatten(1, 3)[None], x_THWD.shape[:3])
     x_THWD += attention.proj(y_GhNE[0].transpose(0, 1).flatten(1)).view_as(x_THWD)
 
 
-ALONG: dict[type, Callable[[Attention, Sequence[Group], Tensor, Tensor], None]] = {
+ALONG: dict[type, Callable[[Branch, Attention, Sequence[Group], Tensor, Tensor], None]] = {
     SpaceAxis: _along_space,
     TimeAxis: _along_time,
     JointAxis: _along_all,
 }
 
 
-def _attend(attention: Attention, packed_GhN3E: Tensor) -> Tensor:
+def _attend(attention: Attention, packed_GhN3E: Tensor, size_THW: Grid) -> Tensor:
     """Kernel, fixation and attention of a piece; `packed` holds q, k, v side by side and is written over."""
     steps = [step for step in attention.steps.values() if not isinstance(step, Associate)]
     while steps and (in_place := _in_place(steps[0])):
@@ -119,7 +158,7 @@ def _attend(attention: Attention, packed_GhN3E: Tensor) -> Tensor:
     q, k, v = packed_GhN3E.unbind(-2)
     for step in steps:
         q, k, v = step(q, k, v)
-    return attention.attend(q, k, v)
+    return attention.attend(q, k, v, attention.axis.grid(size_THW))
 
 
 def _in_place(step: nn.Module) -> Callable[[Tensor], object] | None:

@@ -1,5 +1,7 @@
 """Which tokens attend to each other: those of a frame, those of a place, or all.
 
+Each axis cuts a clip into sequences, puts the results back, and says how the N tokens of a sequence lie (its grid).
+
 Shapes: B batch, T frames, H rows, W columns, h heads, E head width; G sequences of N tokens each.
 """
 
@@ -7,9 +9,14 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+Grid = tuple[int, ...]
+
 
 class SpaceAxis:
     """Tokens of the same frame: B·T sequences of H·W tokens."""
+
+    def grid(self, size_THW: Sequence[int]) -> Grid:
+        return tuple(size_THW[1:])
 
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(2, 3).flatten(0, 1).transpose(1, 2)
@@ -22,6 +29,9 @@ class SpaceAxis:
 class TimeAxis:
     """Tokens of the same place: B·H·W sequences of T tokens."""
 
+    def grid(self, size_THW: Sequence[int]) -> Grid:
+        return (size_THW[0],)
+
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(2, 3).permute(0, 2, 3, 1, 4).flatten(0, 1)
 
@@ -32,6 +42,9 @@ class TimeAxis:
 
 class JointAxis:
     """All tokens of a clip: B sequences of T·H·W tokens."""
+
+    def grid(self, size_THW: Sequence[int]) -> Grid:
+        return tuple(size_THW)
 
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(1, 3).transpose(1, 2)

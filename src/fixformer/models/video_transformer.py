@@ -9,10 +9,11 @@ from torch.utils.checkpoint import checkpoint
 
 from fixformer.model_config import ModelConfig
 from fixformer.models import layers
+from fixformer.models.attends import PerformerAttend
 from fixformer.models.attention import Attention, build_attention
 from fixformer.models.base import VideoModel
 from fixformer.models.lean import is_lean, run_blocks_
-from fixformer.models.patterns import PATTERNS
+from fixformer.models.patterns import PATTERNS, Grid
 
 
 class VideoTransformer(VideoModel):
@@ -27,15 +28,17 @@ class VideoTransformer(VideoModel):
         self.num_features, self.min_size = c.embed_dim, c.patch_size
         self.patch_embed = layers.PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm)
         side = self.patch_embed.grid(c.image_size)
+        size_THW = (c.num_frames, side, side)
         has_position = c.position_embedding == "learned"
         self.position_embed = layers.PositionEmbed(side, side, c.embed_dim) if has_position else nn.Identity()
         time_embed = layers.TiledTimeEmbed if c.reading == "released" else layers.TimeEmbed
         self.time_embed = time_embed(c.time_slots, c.embed_dim)
-        self.blocks = nn.ModuleList(_block(c, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
+        self.blocks = nn.ModuleList(_block(c, size_THW, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
         self.norm = nn.LayerNorm(c.embed_dim, eps=1e-6)
         self.dropout = nn.Dropout(c.dropout)
         self.head = _head(c)
         self.checkpointing = False
+        self.redraws = c.attention == "performer"
         self.apply(layers.init_weights)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
@@ -44,6 +47,8 @@ class VideoTransformer(VideoModel):
         return self.norm(self._run_blocks(x_BTHWD))
 
     def _run_blocks(self, x_BTHWD: Tensor) -> Tensor:
+        if self.training and self.redraws:
+            _count_pass(self.blocks)
         if is_lean(self.blocks, x_BTHWD):
             return run_blocks_(self.blocks, x_BTHWD)
         for block in self.blocks:
@@ -72,6 +77,8 @@ class VideoTransformer(VideoModel):
         """Interpolate the learned tables to a new clip size for good; without it they are interpolated per clip."""
         super().set_input_size(num_frames, image_size)
         side = self.patch_embed.grid(self.image_size)
+        for attention in attentions(self):
+            attention.attend.resize(attention.axis.grid((self.num_frames, side, side)))
         if isinstance(self.position_embed, layers.PositionEmbed):
             table = layers.interpolate_space(self.position_embed.table, side, side)
             self.position_embed.table = nn.Parameter(table.clone(memory_format=torch.contiguous_format))
@@ -80,15 +87,22 @@ class VideoTransformer(VideoModel):
             self.time_embed.slots = nn.Parameter(slots.clone(memory_format=torch.contiguous_format))
 
 
-def _block(config: ModelConfig, drop_path: float) -> nn.Sequential:
+def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
     c = config
     mlp = layers.ConvMlp if c.mlp_conv else layers.Mlp
-    bodies: dict[str, nn.Module] = {axis: build_attention(c, axis) for axis in PATTERNS[c.pattern, c.attention_order]}
+    axes = PATTERNS[c.pattern, c.attention_order]
+    bodies: dict[str, nn.Module] = {axis: build_attention(c, axis, size_THW) for axis in axes}
     bodies["mlp"] = mlp(c.embed_dim, round(c.embed_dim * c.mlp_ratio))
     block = nn.Sequential()
     for name, body in bodies.items():
         block.add_module(name, layers.Branch(c.embed_dim, body, drop_path))
     return block
+
+
+def _count_pass(blocks: nn.Module) -> None:
+    for module in blocks.modules():
+        if isinstance(module, PerformerAttend):
+            module.count_pass()
 
 
 def _head(config: ModelConfig) -> layers.MlpHead | layers.LinearHead:

@@ -6,7 +6,7 @@ frames, size or classes may differ. Files are safetensors; nothing is ever unpic
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import isqrt
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fixformer.errors import WeightsError
+from fixformer.models.attends import resize_slots
 from fixformer.models.layers import interpolate_space, interpolate_time
 
 StateDict = Mapping[str, Tensor]
@@ -155,8 +156,15 @@ def _examples(names: list[str], most: int = 4) -> str:
     return f"  {shown}" if folded else ""
 
 
+# Tables with an entry for each place or frame: what brings them to another grid.
+TABLES: tuple[tuple[str, Callable[[Tensor, Sequence[int]], Tensor]], ...] = (
+    ("time_embed.slots", lambda table, grid: interpolate_time(table, *grid)),
+    ("position_embed.table", lambda table, grid: interpolate_space(table, *grid)),
+    ("*.attend.keys", resize_slots),
+    ("*.attend.values", resize_slots),
+)
 # Parts that other systems do not have, and may be missing from their files.
-OPTIONAL = ("*.steps.fixate.*", "*.time.*", "time_embed.*", "position_embed.*", "head.*", "*.dwconv.*")
+OPTIONAL = ("*.steps.fixate.*", "*.time.*", "time_embed.*", "position_embed.*", "head.*", "*.dwconv.*", "*.attend.*")
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -203,12 +211,10 @@ def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor
     if value.shape == target.shape:
         report.taken.append(name)
         return value
-    if name == "time_embed.slots" and value.shape[1:] == target.shape[1:]:
+    resize = next((resize for pattern, resize in TABLES if fnmatchcase(name, pattern)), None)
+    if resize and value.ndim == target.ndim and value.shape[-1] == target.shape[-1]:
         report.interpolated.append(name)
-        return interpolate_time(value.float(), len(target))
-    if name == "position_embed.table" and value.shape[2:] == target.shape[2:]:
-        report.interpolated.append(name)
-        return interpolate_space(value.float(), *target.shape[:2])
+        return resize(value.float(), target.shape[:-1])
     if name.startswith("head.fc.") and value.shape[1:] == target.shape[1:]:
         report.initial.append(name)
         return None
