@@ -1,0 +1,59 @@
+"""Every command block (`sh`) and program block (`python`) of README and docs runs as a reader would run it.
+
+Blocks marked `console` are for other machines, or would start this very test.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    pytest.param(kind, text, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()), 1)
+]
+NEEDED = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", "src")
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that looks like the checkout, so that what the commands write goes elsewhere."""
+    place = tmp_path_factory.mktemp("checkout")
+    for name in NEEDED:
+        (place / name).symlink_to(ROOT / name)
+    (place / ".venv").symlink_to(sys.prefix)
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "text"), BLOCKS)
+def test_block_runs(kind: str, text: str, place: Path) -> None:
+    command = ["bash", "-euo", "pipefail", "-c", text] if kind == "sh" else [sys.executable, "-c", text]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_screen_has_the_two_commands() -> None:
+    first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:20])
+    assert "make demo" in first_screen
+    assert "make test" in first_screen
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
