@@ -82,16 +82,16 @@ def _run(name: str, case: Case, threads: int, is_long: bool) -> Measured:
 
 def _row(case: Case, cost: Cost, measured: list[Measured]) -> dict[str, Any]:
     seconds = [second for one in measured for second in one.seconds]
-    # The rate of the same process: a busy moment slows both.
-    shares = [cost.executed_macs / min(one.seconds) / 1e9 / one.sgemm_gmacs for one in measured]
+    rates = [rate for one in measured for rate in one.sgemm_gmacs]
+    shares = [cost.executed_macs / second / 1e9 / rate for second, rate in zip(seconds, rates, strict=True)]
     return {
         **case._asdict(),
         "gmacs": cost.executed_macs / 1e9,
         "seconds": min(seconds),
         "seconds_median": statistics.median(seconds),
         "repeats": len(seconds),
-        "sgemm_gmacs_per_second": max(one.sgemm_gmacs for one in measured),
-        "share_of_sgemm": None if case.backward else max(shares),
+        "sgemm_gmacs_per_second": statistics.median(rates),
+        "share_of_sgemm": None if case.backward else statistics.median(shares),
         "peak_memory_bytes": max(one.memory_peak for one in measured),
         "memory_before_bytes": min(one.memory_before for one in measured),
     }

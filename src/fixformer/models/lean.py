@@ -21,7 +21,7 @@ from fixformer.models.patterns import Grid, JointAxis, SpaceAxis, TimeAxis
 from fixformer.ops.kernels import IN_PLACE
 from fixformer.ops.shift import Group, cuts
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 12 << 20
 # glibc hands a freed buffer back to the system until a larger one has been freed, up to 32 MB; from then on it keeps
 # and reuses buffers of that size. Without this every temporary tensor is cleared page by page, a tenth of the time.
 LARGEST_KEPT_BYTES = 31 << 20
