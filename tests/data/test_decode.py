@@ -112,6 +112,46 @@ def test_threads_do_not_change_the_frames(path: str, videos: Path) -> None:
     assert_random_access_is_exact(videos / path, threads=2)
 
 
+def noisy(frames: int) -> np.ndarray:
+    """Pictures that no decoder can guess."""
+    noise = np.random.default_rng(0).integers(-20, 20, (frames, 48, 64, 3))
+    return np.clip(moving_square(frames).astype(int) + noise, 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("codec", "options"),
+    [
+        ("libx264", {"x264-params": "keyint=20:open-gop=1:bframes=3"}),
+        ("libx264", {"x264-params": "keyint=20:intra-refresh=1"}),
+        ("libx265", {"x265-params": "log-level=none:keyint=20:open-gop=1:bframes=4"}),
+        ("mpeg4", {"g": "12", "bf": "2"}),
+        ("libvpx", {"g": "20", "auto-alt-ref": "1", "lag-in-frames": "10", "cpu-used": "8"}),
+    ],
+    ids=["open groups", "no key frames", "HEVC open groups", "MPEG-4", "hidden VP8 frames"],
+)
+@pytest.mark.parametrize("keys", ["true", "false"])
+def test_random_access_to_made_files(codec: str, options: dict[str, str], keys: str, tmp_path: Path) -> None:
+    """Groups that refer to each other, and containers that lie about which packets are key packets."""
+    container = "matroska" if codec == "libvpx" else "mp4"
+    data = encode(noisy(50), codec=codec, container=container, options=options)
+    path = tmp_path / "clip"
+    path.write_bytes(data if keys == "true" else with_false_keys(data, container))
+    assert_random_access_is_exact(path)
+
+
+def with_false_keys(data: bytes, container: str) -> bytes:
+    buffer = io.BytesIO()
+    with av.open(io.BytesIO(data)) as source, av.open(buffer, "w", format=container) as copy:
+        stream = source.streams.video[0]
+        target = copy.add_stream_from_template(stream)
+        for number, packet in enumerate(source.demux(stream)):
+            if packet.size:
+                packet.is_keyframe |= number in (17, 31, 40)
+                packet.stream = target
+                copy.mux(packet)
+    return buffer.getvalue()
+
+
 def test_requests_go_on_where_the_last_one_ended(videos: Path) -> None:
     path = videos / "mmaction2/demo__demo.mp4"
     with open_video(path) as video:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import av
 from av.video.codeccontext import VideoCodecContext
-from av.video.frame import VideoFrame
+from av.video.frame import PictureType, VideoFrame
 
 from fixformer.data.containers import Deadline, reason
 from fixformer.data.decode import Fault
@@ -124,29 +124,42 @@ class TimedReader:
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, VideoFrame]]:
         floor = int(self._table.pts_P[start]) if start > 0 else None
+        # frames that must come out before any later one is believed; the key packet's own is the first
+        doubtful = {self._frame_P[start]} - {-1}
         self._codec.flush_buffers()
-        for number, packet in self._store.read(start):
+        for number, packet in chain(self._store.read(start), [(None, None)]):
             self._deadline.check()
-            self._next_packet = number + 1
-            self._skip(number)
-            yield from self._numbered(packet, floor)
-        yield from self._numbered(None, floor)
+            if number is not None:
+                self._next_packet = number + 1
+                self._skip(number, start)
+            try:
+                frames = self._codec.decode(packet)
+            except av.error.FFmpegError:
+                # after a jump into an open group a careful decoder also misses what it does not need
+                if number is None or floor is None:
+                    raise Unreliable from None
+                doubtful.add(self._frame_P[number])
+                continue
+            yield from self._numbered(frames, floor, doubtful)
 
-    def _skip(self, packet: int) -> None:
+    def _skip(self, packet: int, start: int) -> None:
         if self._may_skip:
             frame = self._frame_P[packet]
-            unwanted = 0 <= frame < self._horizon and frame not in self._wanted
+            unwanted = 0 <= frame < self._horizon and frame not in self._wanted and packet != start
             self._codec.skip_frame = "NONREF" if unwanted else "DEFAULT"
 
-    def _numbered(self, packet: av.Packet | None, floor: int | None) -> Iterator[tuple[int, VideoFrame]]:
-        try:
-            frames = self._codec.decode(packet)
-        except av.error.FFmpegError:
-            raise Unreliable from None
+    def _numbered(
+        self, frames: list[VideoFrame], floor: int | None, doubtful: set[int]
+    ) -> Iterator[tuple[int, VideoFrame]]:
         for frame in frames:
             if floor is not None and frame.pts is not None and frame.pts < floor:
                 continue  # it may refer to pictures before the key packet, which were not decoded
+            if frame.pts == floor and frame.pict_type != PictureType.I:
+                raise Unreliable  # the container called it a key packet, which it is not
             index = self._table.find(frame.pts)
             if index is None or index <= self._last or frame.is_corrupt:
+                raise Unreliable
+            doubtful.discard(index)
+            if doubtful and min(doubtful) < index:
                 raise Unreliable
             yield index, frame
