@@ -9,24 +9,35 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)
 FILL = 128
+ENOUGH_PIXELS = 1 << 16
 IDENTITY = np.arange(256)
 
 
+def apply_table(clip_CTHW: Tensor, table: np.ndarray) -> Tensor:
+    """Replace every byte by its entry in the table; the memory layout stays."""
+    order = (1, 2, 3, 0) if clip_CTHW.permute(1, 2, 3, 0).is_contiguous() else (0, 1, 2, 3)
+    laid_out = clip_CTHW.permute(order).contiguous()
+    mapped = torch.from_numpy(_translate(laid_out.numpy(), table)).view(laid_out.shape)
+    return mapped.permute(tuple(np.argsort(order).tolist()))
+
+
 def apply_tables(clip_CTHW: Tensor, tables: Sequence[np.ndarray]) -> Tensor:
-    """Replace every byte by its entry: one table for all colours, or one for each."""
-    planes = clip_CTHW.contiguous().numpy()
-    packed = [np.clip(table, 0, 255).astype(np.uint8).tobytes() for table in tables]
-    # bytearray.translate is twice as fast as indexing a numpy table
-    if len(packed) == 1:
-        mapped = bytearray(planes).translate(packed[0])
-        return torch.from_numpy(np.frombuffer(mapped, np.uint8).reshape(planes.shape))
-    mapped_planes = [bytearray(plane).translate(table) for plane, table in zip(planes, packed, strict=True)]
-    return torch.from_numpy(np.stack([np.frombuffer(plane, np.uint8) for plane in mapped_planes]).reshape(planes.shape))
+    """The same with a table for each colour."""
+    planes = clip_CTHW.contiguous()
+    mapped = torch.empty_like(planes)
+    for plane, target, table in zip(planes, mapped, tables, strict=True):
+        target.view(-1)[:] = torch.from_numpy(_translate(plane.numpy(), table))
+    return mapped
+
+
+def _translate(values: np.ndarray, table: np.ndarray) -> np.ndarray:
+    # twice as fast as indexing the table with an array
+    entries = np.clip(table, 0, 255).astype(np.uint8).tobytes()
+    return np.frombuffer(bytearray(values).translate(entries), np.uint8)
 
 
 def invert(clip_CTHW: Tensor) -> Tensor:
@@ -34,29 +45,31 @@ def invert(clip_CTHW: Tensor) -> Tensor:
 
 
 def solarise(clip_CTHW: Tensor, threshold: int) -> Tensor:
-    return apply_tables(clip_CTHW, [np.where(threshold > IDENTITY, IDENTITY, 255 - IDENTITY)])
+    return apply_table(clip_CTHW, np.where(threshold > IDENTITY, IDENTITY, 255 - IDENTITY))
 
 
 def solarise_add(clip_CTHW: Tensor, add: int) -> Tensor:
-    return apply_tables(clip_CTHW, [np.where(IDENTITY < 128, IDENTITY + add, IDENTITY)])
+    return apply_table(clip_CTHW, np.where(IDENTITY < 128, IDENTITY + add, IDENTITY))
 
 
 def posterise(clip_CTHW: Tensor, bits: int) -> Tensor:
-    return apply_tables(clip_CTHW, [IDENTITY & ~(2 ** (8 - bits) - 1)])
+    return apply_table(clip_CTHW, IDENTITY & ~(2 ** (8 - bits) - 1))
 
 
 def brightness(clip_CTHW: Tensor, factor: float) -> Tensor:
-    return apply_tables(clip_CTHW, [IDENTITY * factor])
+    return apply_table(clip_CTHW, IDENTITY * factor)
 
 
 def contrast(clip_CTHW: Tensor, factor: float) -> Tensor:
     mean = grey_mean(clip_CTHW)
-    return apply_tables(clip_CTHW, [mean + factor * (IDENTITY - mean)])
+    return apply_table(clip_CTHW, mean + factor * (IDENTITY - mean))
 
 
 def auto_contrast(clip_CTHW: Tensor) -> Tensor:
     """Stretch every colour to the full range."""
-    return apply_tables(clip_CTHW, [_stretch_table(counts) for counts in histograms(clip_CTHW)])
+    planes = clip_CTHW.contiguous()
+    ends = zip(planes.amin(dim=(1, 2, 3)).tolist(), planes.amax(dim=(1, 2, 3)).tolist(), strict=True)
+    return apply_tables(planes, [_stretch_table(low, high) for low, high in ends])
 
 
 def equalise(clip_CTHW: Tensor) -> Tensor:
@@ -70,12 +83,15 @@ def saturation(clip_CTHW: Tensor, factor: float) -> Tensor:
 
 def sharpness(clip_CTHW: Tensor, factor: float) -> Tensor:
     """Blend with a smoothed copy (weights 1 around 5); the outermost pixels stay."""
-    x = clip_CTHW.contiguous().flatten(0, 1).float()
-    rows = x[:, :-2] + x[:, 1:-1] + x[:, 2:]
+    x = clip_CTHW.contiguous()
+    wide = x.short()
+    rows = wide[:, :, :-2] + wide[:, :, 1:-1] + wide[:, :, 2:]
     boxes = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
-    smooth = x.clone()
-    smooth[:, 1:-1, 1:-1] = (boxes + x[:, 1:-1, 1:-1] * 4) / 13
-    return _bytes(torch.lerp(smooth, x, factor)).reshape(clip_CTHW.shape)
+    inner = wide[:, :, 1:-1, 1:-1]
+    blended = (boxes + 4 * inner).float().mul_((1 - factor) / 13).add_(inner, alpha=factor)
+    sharpened = x.clone()
+    sharpened[:, :, 1:-1, 1:-1] = _bytes(blended)
+    return sharpened
 
 
 def colour_matrix(clip_CTHW: Tensor, matrix: np.ndarray, offset: np.ndarray) -> Tensor:
@@ -98,26 +114,52 @@ def hue_matrix(turns: float) -> np.ndarray:
 
 
 def grey_mean(clip_CTHW: Tensor) -> float:
-    """Mean luminance, from every fourth row and column: a clip has pixels to spare."""
-    sample = clip_CTHW[:, :, ::4, ::4].float().mean(dim=(1, 2, 3))
-    return float(sample @ torch.tensor(GREY_WEIGHTS))
+    """Mean luminance."""
+    return float(_sparse(clip_CTHW).float().mean(dim=(1, 2, 3)) @ torch.tensor(GREY_WEIGHTS))
 
 
 def histograms(clip_CTHW: Tensor) -> list[np.ndarray]:
-    return [np.bincount(plane.reshape(-1).numpy(), minlength=256) for plane in clip_CTHW.contiguous()]
+    return [np.bincount(plane.reshape(-1).numpy(), minlength=256) for plane in _sparse(clip_CTHW).contiguous()]
+
+
+def _sparse(clip_CTHW: Tensor) -> Tensor:
+    """Enough pixels for statistics: all of a small clip, a regular grid of a large one."""
+    pixels = clip_CTHW[0].numel()
+    step = max(1, math.isqrt(pixels // ENOUGH_PIXELS))
+    return clip_CTHW[:, :, ::step, ::step]
 
 
 def affine(clip_CTHW: Tensor, matrix: np.ndarray) -> Tensor:
-    """Sample every output pixel (x, y) at `matrix @ (x, y, 1)` of the input, bilinear, grey outside."""
+    """Sample every output pixel (x, y) at `matrix @ (x, y, 1)` of the input, bilinear, grey outside.
+
+    The frames move alike, so a pixel's bytes of all frames and colours are gathered as one row, four rows a pixel, and
+    blended with weights of 1/128 in 16-bit integers: three times as fast as `grid_sample`.
+    """
     channels, frames, height, width = clip_CTHW.shape
-    # grid_sample wants half-pixel coordinates scaled to [-1, 1]
-    to_pixels = np.array([[width / 2, 0, width / 2 - 0.5], [0, height / 2, height / 2 - 0.5], [0, 0, 1]])
-    full = np.vstack([matrix, [0, 0, 1]])
-    theta = torch.from_numpy((np.linalg.inv(to_pixels) @ full @ to_pixels)[:2]).float()
-    planes = clip_CTHW.contiguous().view(1, channels * frames, height, width).float().sub_(FILL)
-    grid = F.affine_grid(theta[None], [1, 1, height, width], align_corners=False)
-    moved = F.grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-    return _bytes(moved.add_(FILL)).view(clip_CTHW.shape)
+    framed = torch.full((height + 2, width + 2, channels * frames), FILL, dtype=torch.uint8)
+    framed[1:-1, 1:-1] = clip_CTHW.permute(2, 3, 0, 1).contiguous().flatten(2)
+    first, weights = _corners(matrix, height, width)
+    rows, step = framed.view(-1, channels * frames), width + 2
+    blended = torch.full((height * width, channels * frames), 64, dtype=torch.int16)
+    for offset, weight in zip((0, 1, step, step + 1), weights, strict=True):
+        blended += rows.index_select(0, first + offset).short().mul_(weight[:, None])
+    pixels = (blended >> 7).to(torch.uint8).view(-1, frames)
+    frames_THWC = torch.from_numpy(np.ascontiguousarray(pixels.numpy().T)).view(frames, height, width, channels)
+    return frames_THWC.permute(3, 0, 1, 2)
+
+
+def _corners(matrix: np.ndarray, height: int, width: int) -> tuple[Tensor, list[Tensor]]:
+    """Of every output pixel: the row of its upper left neighbour in the framed input, and the weights of all four."""
+    y, x = torch.arange(height)[:, None], torch.arange(width)
+    (a, b, c), (d, e, f) = matrix.tolist()
+    # one pixel of frame on each side; whatever lies further out falls on it
+    x_in = (a * x + b * y + c + 1).clamp_(0, width + 1).flatten()
+    y_in = (d * x + e * y + f + 1).clamp_(0, height + 1).flatten()
+    left, top = x_in.floor().clamp_(max=width), y_in.floor().clamp_(max=height)
+    right_share, lower_share = ((x_in - left) * 128).round(), ((y_in - top) * 128).round()
+    both = (right_share * lower_share / 128).round()
+    weights = [128 - right_share - lower_share + both, right_share - both, lower_share - both, both]
+    return (top * (width + 2) + left).long(), [weight.short() for weight in weights]
 
 
 def rotate(clip_CTHW: Tensor, degrees: float) -> Tensor:
@@ -154,9 +196,7 @@ def shift(clip_CTHW: Tensor, right: int, down: int) -> Tensor:
     return moved
 
 
-def _stretch_table(counts: np.ndarray) -> np.ndarray:
-    used = np.flatnonzero(counts)
-    low, high = int(used[0]), int(used[-1])
+def _stretch_table(low: int, high: int) -> np.ndarray:
     return IDENTITY if high <= low else (IDENTITY - low) * (255.0 / (high - low))
 
 
