@@ -1,0 +1,131 @@
+"""A checkpoint: a directory with `model.safetensors` and `config.json`, from which everything else is rebuilt.
+
+Nothing in it is ever unpickled. Training adds its own files beside these two (`training.saves`).
+"""
+
+import json
+import platform
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import av
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+import fixformer
+from fixformer.bench.machine import commit
+from fixformer.config import ClipSpec, dump, load
+from fixformer.errors import UserError, WeightsError
+from fixformer.eval_config import EvalConfig
+from fixformer.models.base import VideoModel
+from fixformer.models.registry import create_model
+from fixformer.models.weights import read_weights
+
+FORMAT = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+class CheckpointError(UserError):
+    """A directory that is no checkpoint, or a damaged one."""
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """What `config.json` says: the model, what it is fed, what its outputs mean, and where it comes from."""
+
+    model: str
+    model_settings: dict[str, Any]
+    clip: ClipSpec
+    labels: list[str]
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+    epoch: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "model": {"name": self.model, "settings": self.model_settings},
+            "clip": dump(self.clip),
+            "labels": self.labels,
+            "eval": dump(self.eval),
+            "recipe": self.recipe,
+            "metrics": self.metrics,
+            "step": self.step,
+            "epoch": self.epoch,
+            "versions": self.versions,
+            "commit": self.commit,
+        }
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> "CheckpointInfo":
+        named = {name: values[name] for name in ("labels", "recipe", "metrics", "step", "epoch", "versions", "commit")}
+        clip, scoring = load(ClipSpec, values["clip"], "clip"), load(EvalConfig, values["eval"], "eval")
+        model = values["model"]
+        return CheckpointInfo(model["name"], model["settings"], clip, eval=scoring, **named)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of what produced a checkpoint."""
+    own = {"fixformer": fixformer.__version__, "python": platform.python_version()}
+    return {**own, "torch": torch.__version__, "av": av.__version__}
+
+
+@cache
+def source_commit() -> str:
+    return commit()
+
+
+def write_model(folder: Path, tensors: dict[str, Tensor], info: CheckpointInfo) -> None:
+    """The two files of a checkpoint, into an existing directory."""
+    save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
+    (folder / CONFIG).write_text(json.dumps(info.to_json(), indent=1) + "\n")
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The checkpoint a path means: itself, or the last one of a run's directory."""
+    path = Path(path)
+    for candidate in (path, path / "last"):
+        if (candidate / CONFIG).is_file() and (candidate / WEIGHTS).is_file():
+            return candidate
+    kind = "has no checkpoint in it" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
+    raise CheckpointError(f"{path} {kind}; a checkpoint is a directory with {WEIGHTS} and {CONFIG}.")
+
+
+def read_info(path: str | Path) -> CheckpointInfo:
+    """What a checkpoint says about itself."""
+    file = find_checkpoint(path) / CONFIG
+    try:
+        values = json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{file} is damaged ({error}); use another checkpoint of the run.") from None
+    if values.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{file} has format {values.get('format')!r}, this version reads {FORMAT}; upgrade fixformer."
+        )
+    try:
+        return CheckpointInfo.from_json(values)
+    except KeyError as error:
+        raise CheckpointError(f"{file} lacks {error}; use another checkpoint of the run.") from None
+
+
+def load_model(path: str | Path) -> tuple[VideoModel, CheckpointInfo]:
+    """The model of a checkpoint with its weights, ready for inference."""
+    folder = find_checkpoint(path)
+    info = read_info(folder)
+    model = create_model(info.model, **info.model_settings)
+    tensors = read_weights(folder / WEIGHTS)
+    own = model.state_dict()
+    for name in [*own, *tensors]:
+        shapes = [tuple(state[name].shape) if name in state else None for state in (own, tensors)]
+        if shapes[0] != shapes[1]:
+            raise WeightsError(f"{folder / WEIGHTS}: {name} is {shapes[1]}, but {CONFIG} makes it {shapes[0]}.")
+    model.load_state_dict(tensors)
+    return model.eval(), info

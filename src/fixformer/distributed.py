@@ -1,0 +1,100 @@
+"""One process or many: who am I, and the few things processes say to each other.
+
+Started by torchrun, every process reads its place from the environment; started alone, a world of one needs no library
+call at all. Control messages travel over gloo on the CPU, so that they never wait for a GPU.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from fixformer.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all of them."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def all(self, value: T) -> list[T]:
+        """Every process's value, in order of rank, on every process."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether a flag is set anywhere, for each flag."""
+        if self.size == 1:
+            return list(flags)
+        states = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(states, dist.ReduceOp.MAX)
+        return [bool(state) for state in states]
+
+    def first(self, function: Callable[[], T]) -> T:
+        """What the main process alone computes, on every process; what it raises as a user error, too."""
+        if self.size == 1:
+            return function()
+        answer: list[Any] = [None]
+        if self.is_main:
+            try:
+                answer = [function()]
+            except UserError as error:
+                answer = [error]
+        dist.broadcast_object_list(answer, src=0)
+        if isinstance(answer[0], UserError):
+            raise answer[0]
+        return answer[0]
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        if self.size > 1:
+            self.all(None)
+
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+@contextmanager
+def join_world(device: str) -> Iterator[World]:
+    """The world of this process; its connections are closed when the block ends well."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(0, 1, choose_device(device, 0))
+        return
+    chosen = choose_device(device, int(os.environ["LOCAL_RANK"]))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), size, chosen)
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_device(name: str, local_rank: int) -> torch.device:
+    """The device a setting means; "auto" and "cuda" are this process's own GPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"device={name!r}: auto, cpu, cuda or cuda:NUMBER is needed.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device={name!r}, but torch finds no GPU; use device=cpu.")
+    return torch.device("cuda", local_rank) if device.type == "cuda" and device.index is None else device

@@ -1,0 +1,93 @@
+"""One HTML file that holds everything: numbers, protocol, curves, confusions, failures. It refers to no other file."""
+
+import sys
+from base64 import b64encode
+from html import escape
+from pathlib import Path
+
+from fixformer.evaluation.pictures import Rows, can_draw, confusion_picture, curves_picture, recall_picture
+from fixformer.evaluation.result import Evaluation
+from fixformer.files import replacing, write_text
+
+STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
+h1{font-size:1.5rem} h2{font-size:1.15rem;margin-top:2rem} img{max-width:100%}
+table{border-collapse:collapse} td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}
+.big{font-size:2rem;font-weight:600} .small{color:#666;font-size:.85rem} code{font-size:.85rem}
+"""
+
+
+def write_report(
+    evaluation: Evaluation, output: Path, *, log: Rows | None = None, title: str = "Evaluation", extra: str = ""
+) -> Path:
+    """report.html and its pictures as PNG files; without matplotlib the report has no pictures and says so."""
+    pictures = draw(evaluation, log) if can_draw() else {}
+    if not pictures:
+        print('no pictures: pip install "fixformer[plots]"', file=sys.stderr)
+    for name, data in pictures.items():
+        with replacing(output / f"{name}.png") as temporary:
+            temporary.write_bytes(data)
+    path = output / "report.html"
+    write_text(path, page(title, sections(evaluation, pictures) + extra))
+    return path
+
+
+def draw(evaluation: Evaluation, log: Rows | None) -> dict[str, bytes]:
+    curves = curves_picture(log) if log else None
+    pictures = {"confusion": confusion_picture(evaluation), "classes": recall_picture(evaluation)}
+    return {**({"curves": curves} if curves else {}), **pictures}
+
+
+def sections(evaluation: Evaluation, pictures: dict[str, bytes]) -> str:
+    """The body of a report."""
+    titles = {"curves": "Training", "confusion": "Confusion matrix", "classes": "Classes"}
+    drawn = "".join(f"<h2>{titles[name]}</h2>{embedded(data, titles[name])}" for name, data in pictures.items())
+    return numbers(evaluation) + drawn + mistakes(evaluation) + failures(evaluation)
+
+
+def numbers(evaluation: Evaluation) -> str:
+    m, protocol = evaluation.metrics, evaluation.protocol
+    rows = [
+        ("top-5, videos", m.video_top5),
+        ("mean per class, videos", m.mean_class),
+        ("top-1, clips", m.clip_top1),
+        ("top-5, clips", m.clip_top5),
+    ]
+    table = "".join(f"<tr><td>{name}</td><td>{value:.2%}</td></tr>" for name, value in rows)
+    return (
+        f'<p class="big">{m.video_top1:.2%} <span class="small">top-1 of {protocol.scored} videos '
+        f"({protocol.listed} listed)</span></p><table>{table}</table>"
+        f'<p class="small">{escape(str(protocol))}<br>{escape(protocol.model)}, step {protocol.step}</p>'
+    )
+
+
+def mistakes(evaluation: Evaluation) -> str:
+    if not evaluation.mistakes:
+        return "<h2>Mistakes</h2><p>None.</p>"
+    rows = "".join(
+        f"<tr><td>{escape(found.label)}</td><td>{escape(found.taken_for)}</td><td>{len(found.files)}</td>"
+        f"<td>{'<br>'.join(f'<code>{escape(name)}</code>' for name in found.files)}</td></tr>"
+        for found in evaluation.mistakes
+    )
+    head = "<tr><th>true</th><th>taken for</th><th>videos</th><th>files</th></tr>"
+    return f"<h2>Most frequent mistakes</h2><table>{head}{rows}</table>"
+
+
+def failures(evaluation: Evaluation) -> str:
+    if not evaluation.failures:
+        return ""
+    rows = "".join(
+        f"<tr><td><code>{escape(found.path)}</code></td><td>{escape(found.message)}</td></tr>"
+        for found in evaluation.failures
+    )
+    return f"<h2>Not scored: {len(evaluation.failures)} videos</h2><table>{rows}</table>"
+
+
+def embedded(png: bytes, title: str) -> str:
+    """A picture inside the page."""
+    return f'<img alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'
+
+
+def page(title: str, body: str) -> str:
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f"<!doctype html><html lang=en><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n"

@@ -1,0 +1,115 @@
+"""How a run shows itself on stderr: live on a terminal, line by line anywhere else."""
+
+import sys
+import time
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from fixformer.training.log import Row
+
+LINE_SECONDS = 10.0
+
+
+class Display(Protocol):
+    """Shows rows of the log and notes."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def row(self, row: Row) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Silent:
+    """For the processes that are not the first."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def row(self, row: Row) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """One line at most every few seconds, and one for every evaluation."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._shown = 0.0
+
+    def begin(self, total: int, done: int) -> None:
+        self._total = total
+
+    def row(self, row: Row) -> None:
+        is_last = row["step"] == self._total
+        if row["kind"] == "eval" or is_last or time.monotonic() - self._shown > LINE_SECONDS:
+            self._shown = time.monotonic()
+            self.note(f"step {row['step']}/{self._total} {describe(row)}")
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class LiveBar:
+    """A progress bar with the newest numbers under it; evaluations and notes scroll above."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._numbers = Text("")
+        self._live = Live(Group(self._progress, self._numbers), console=self._console, refresh_per_second=4)
+        self._task = self._progress.add_task("steps", total=1)
+
+    def begin(self, total: int, done: int) -> None:
+        self._progress.update(self._task, total=total, completed=done)
+        self._live.start()
+
+    def row(self, row: Row) -> None:
+        self._progress.update(self._task, completed=row["step"])
+        if row["kind"] == "eval":
+            self._live.console.print(describe(row))
+        else:
+            self._numbers.plain = describe(row)
+
+    def note(self, text: str) -> None:
+        self._live.console.print(text, markup=False)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def describe(row: Row) -> str:
+    """A row of the log in words."""
+    if row["kind"] == "eval":
+        return (
+            f"epoch {row['epoch']:g}: video top-1 {row['video_top1']:.1%}, top-5 {row['video_top5']:.1%}, "
+            f"clip top-1 {row['clip_top1']:.1%} ({row['views']} views, {row['scored']}/{row['listed']} videos)"
+        )
+    return (
+        f"epoch {row['epoch']:.2f}  loss {row['loss']:.4f}  lr {row['lr']:.2e}  {row['clips_per_second']:.1f} clips/s  "
+        f"data wait {row['data_wait']:.1%}  memory {row['memory_mb']:.0f} MB"
+    )
+
+
+def make_display(is_main: bool) -> Display:
+    if not is_main:
+        return Silent()
+    return LiveBar() if sys.stderr.isatty() else Lines()

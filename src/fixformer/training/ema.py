@@ -1,0 +1,41 @@
+"""Averaged weights: what is evaluated and saved when a run asks for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class Ema:
+    """An exponential moving average of a model's floating-point state; the rest of its state is copied."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        """After step number `step` (from 0). Early averages are short, to forget the initial weights soon."""
+        keep = min(self.decay, (1 + step) / (10 + step))
+        for name, value in model.state_dict().items():
+            if value.is_floating_point():
+                self.average[name].lerp_(value, 1 - keep)
+            else:
+                self.average[name].copy_(value)
+
+    @contextmanager
+    def in_place_of(self, model: nn.Module) -> Iterator[None]:
+        """The model with the averaged weights, for the length of the block; afterwards it is as it was, to the bit."""
+        self._exchange(model)
+        try:
+            yield
+        finally:
+            self._exchange(model)
+
+    @torch.no_grad()
+    def _exchange(self, model: nn.Module) -> None:
+        for name, value in model.state_dict().items():
+            own: Tensor = self.average[name].clone()
+            self.average[name].copy_(value)
+            value.copy_(own)

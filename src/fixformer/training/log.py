@@ -1,0 +1,74 @@
+"""What a run leaves behind about itself: one JSON object per line, TensorBoard where it is installed.
+
+Rows have a `kind`: "start", "step", "eval", "save", "problem", "end". A continued run forgets the rows after its
+checkpoint, so the log reads as if it had never been interrupted.
+"""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO
+
+from fixformer.errors import UserError
+from fixformer.files import write_text
+
+Row = dict[str, Any]
+
+
+class RunLog:
+    """The log of a run, appended row by row."""
+
+    def __init__(self, run: Path, *, from_step: int | None = None) -> None:
+        """`from_step`: continue after this step; None begins anew."""
+        self.path = run / "log.jsonl"
+        kept = [] if from_step is None else [row for row in read_log(self.path) if row["step"] <= from_step]
+        try:
+            write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+            self._file: TextIO = self.path.open("a")
+        except OSError as error:
+            raise UserError(f"the log {self.path} cannot be written ({error.strerror}).") from None
+        self._board = _tensorboard(run, from_step)
+
+    def write(self, kind: str, step: int, **values: Any) -> Row:
+        row = {"kind": kind, "step": step, **values}
+        try:
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise UserError(f"the log {self.path} cannot be written ({error.strerror}).") from None
+        if self._board is not None:
+            _plot(self._board, row)
+        return row
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_log(path: str | Path) -> list[Row]:
+    """The rows of a log; a last line that was cut off by a kill is left out."""
+    path = Path(path)
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    rows = []
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def _tensorboard(run: Path, from_step: int | None) -> Any:
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(run / "tensorboard", purge_step=None if from_step is None else from_step + 1)
+
+
+def _plot(board: Any, row: Row) -> None:
+    if row["kind"] in ("step", "eval"):
+        for name, value in row.items():
+            if isinstance(value, float):
+                board.add_scalar(f"{row['kind']}/{name}", value, row["step"])

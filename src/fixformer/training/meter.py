@@ -1,0 +1,77 @@
+"""Losses, times and memory between two rows of the log. Losses stay on their device until the row is written."""
+
+import math
+import resource
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fixformer.distributed import World
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Of the steps since the last row."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.losses: list[Tensor] = []
+        self.batches: list[Tensor] = []
+        self.clips = 0
+        self.waited = 0.0
+        self._begin = time.perf_counter()
+
+    def __len__(self) -> int:
+        return len(self.losses)
+
+    def timed(self, batches: Iterable[T]) -> Iterator[T]:
+        """The same batches; the time spent waiting for each is counted."""
+        iterator = iter(batches)
+        while True:
+            begin = time.perf_counter()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self.waited += time.perf_counter() - begin
+            yield batch
+
+    def add(self, loss: Tensor, index_B: Tensor, clips: int) -> None:
+        self.losses.append(loss.detach())
+        self.batches.append(index_B)
+        self.clips += clips
+
+    def first_bad(self) -> Tensor | None:
+        """The samples of the first batch whose loss is not finite."""
+        values = [float(loss) for loss in self.losses]
+        return next(
+            (batch for value, batch in zip(values, self.batches, strict=True) if not math.isfinite(value)), None
+        )
+
+    def row(self, world: World) -> dict[str, float]:
+        """Means over the steps and the processes; the meter starts anew."""
+        seconds = time.perf_counter() - self._begin
+        own = [float(loss) for loss in self.losses]
+        by_rank = world.all(own)
+        by_step = [sum(losses) / len(losses) for losses in zip(*by_rank, strict=True)]
+        row = {
+            "loss": sum(by_step) / len(by_step),
+            "clips_per_second": self.clips / seconds,
+            "data_wait": self.waited / seconds,
+            "memory_mb": peak_memory(world.device) / 2**20,
+        }
+        self._reset()
+        return row
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: what torch held at most on a GPU, what the process held at most on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

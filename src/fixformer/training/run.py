@@ -1,0 +1,223 @@
+"""`fixformer train`: from a recipe, a data set and overrides to a trained checkpoint."""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fixformer.config import dump, load
+from fixformer.data.dataset import Reader
+from fixformer.data.index import Index
+from fixformer.data.loader import index_of, reader_for
+from fixformer.distributed import World, join_world
+from fixformer.errors import UserError
+from fixformer.evaluation.result import Evaluation
+from fixformer.evaluation.run import evaluate_model, write_evaluation
+from fixformer.files import write_json
+from fixformer.overrides import apply_overrides
+from fixformer.recipes import RECIPES, get_recipe
+from fixformer.train_config import TrainConfig, changes
+from fixformer.training.display import make_display
+from fixformer.training.log import read_log
+from fixformer.training.loop import Trainer
+from fixformer.training.plan import Plan, make_plan
+from fixformer.training.saves import Saves
+from fixformer.training.setup import Learner, build_model, initialise
+from fixformer.training.stop import StopRequest
+
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A finished run: its directory, its config and the final evaluation."""
+
+    output: Path
+    config: TrainConfig
+    steps: int
+    evaluation: Evaluation
+
+    def to_json(self) -> dict[str, Any]:
+        return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json()}
+
+
+def train(
+    recipe: str | TrainConfig = "folder",
+    *,
+    data: str | Path | None = None,
+    output: str | Path | None = None,
+    init: str | Path | None = None,
+    resume: bool = False,
+    fork: bool = False,
+    shard: bool = False,
+    **overrides: Any,
+) -> TrainResult:
+    """Train a model and evaluate it.
+
+    Args:
+        recipe: a name of `fixformer.recipes`, a config, or a directory of class folders.
+        data: directory or annotation file; needed unless the recipe is a directory.
+        output: directory of the run, `runs/RECIPE` if not given.
+        init: checkpoint or weight file to start from.
+        resume: go on from the newest checkpoint in `output`; from the beginning if there is none yet.
+        fork: go on although the config has changed.
+        shard: divide weights and optimiser state between processes (under torchrun).
+        overrides: any setting of the config by its name, such as `epochs=10`, `lr=1e-3`, `size=64`, `depth=4`.
+    """
+    config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
+    index = checked_index(config)
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    with StopRequest() as stop, join_world(config.run.device) as world:
+        return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
+
+
+def plan(
+    recipe: str | TrainConfig = "folder",
+    *,
+    data: str | Path | None = None,
+    output: str | Path | None = None,
+    init: str | Path | None = None,
+    shard: bool = False,
+    **overrides: Any,
+) -> Plan:
+    """What `train` with the same arguments would do: the config, its steps, predicted memory and time."""
+    config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
+    return make_plan(config, checked_index(config))
+
+
+def resolve_config(
+    recipe: str | TrainConfig,
+    *,
+    data: str | Path | None = None,
+    output: str | Path | None = None,
+    init: str | Path | None = None,
+    shard: bool = False,
+    **overrides: Any,
+) -> TrainConfig:
+    """The complete, validated config of a run."""
+    if isinstance(recipe, str) and recipe not in RECIPES and Path(recipe).is_dir():
+        recipe, data = "folder", data or recipe
+    config = get_recipe(recipe) if isinstance(recipe, str) else recipe
+    named = {"data.path": data, "output": output, "init": init, "run.shard": shard or None}
+    given = {name: str(value) if name != "run.shard" else value for name, value in named.items() if value is not None}
+    if "data.path" not in given and not config.data.path:
+        raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
+    config = apply_overrides(config, {**given, **overrides})
+    home = config.output or f"runs/{config.recipe}"
+    cache = f"{home}/cache" if config.data.cache == "auto" else config.data.cache
+    return replace(config, output=home, data=replace(config.data, cache=cache))
+
+
+def checked_index(config: TrainConfig) -> Index:
+    """The data of a run, if it can be trained and evaluated on."""
+    index = index_of(config.data)
+    index.require_trainable()
+    videos = len(index.split("train"))
+    for batch_size in {config.batch_size, *(stage.batch_size for stage in config.stages)}:
+        if batch_size is not None and batch_size > videos:
+            raise UserError(f"batch_size={batch_size} is larger than the training set of {videos} videos; lower it.")
+    _ = index.eval_split
+    return index
+
+
+def _run(
+    config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
+) -> TrainResult:
+    model = build_model(config, len(index.labels))
+    display = make_display(world.is_main)
+    checkpoint = world.first(lambda: open_run(config, index, resume=resume, fork=fork))
+    if config.init and checkpoint is None:
+        display.note(str(initialise(model, config.init)))
+    readers = _readers(config, index, world)
+    learner = Learner(model, config, world)
+    trainer = Trainer(config, index, learner, readers, world=world, display=display, stop=stop)
+    if checkpoint is not None:
+        trainer.restore(checkpoint)
+        display.note(f"going on from {checkpoint}")
+    elif resume:
+        display.note(f"nothing to resume in {config.output} yet; starting from the beginning")
+    trainer.run()
+    return _conclude(trainer, readers)
+
+
+def open_run(config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> Path | None:
+    """Make the directory of a run, or check that the one there is this run; returns the checkpoint to go on from."""
+    home = Path(config.output)
+    identity = {"config": dump(config), "labels": index.labels, "data": data_digest(index)}
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not (home / RUN_FILE).exists():
+            write_json(home / RUN_FILE, identity)
+            return None
+    except OSError as error:
+        raise UserError(f"the output directory {home} cannot be written ({error.strerror}); choose another.") from None
+    saves = Saves(home, config.save.keep)
+    if not resume:
+        raise UserError(f"{home} already holds a run; go on with --resume or choose another --output.")
+    stored = load_run(home)
+    checkpoint = saves.newest_good()
+    differences = _differences(stored, identity)
+    if differences and checkpoint is not None and not fork:
+        raise UserError(
+            f"{home} was started with another config ({'; '.join(differences)}); repeat the same settings, or accept "
+            "the change with --fork."
+        )
+    write_json(home / RUN_FILE, identity)
+    return checkpoint
+
+
+def load_run(home: Path) -> dict[str, Any]:
+    """What a run's directory says it is."""
+    try:
+        return json.loads((home / RUN_FILE).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{home / RUN_FILE} cannot be read ({error}); choose another --output.") from None
+
+
+def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    if stored["labels"] != new["labels"]:
+        pairs = zip_longest(stored["labels"], new["labels"])
+        before, after = next((a, b) for a, b in pairs if a != b)
+        raise UserError(f"the run was trained on other labels (first difference: {before!r} is now {after!r}).")
+    found = changes(load(TrainConfig, stored["config"]), load(TrainConfig, new["config"]))
+    return found + ["the list of training videos"] * (stored["data"] != new["data"])
+
+
+def data_digest(index: Index) -> str:
+    """Of the training videos' names and labels, wherever they lie."""
+    rows = sorted(f"{sample.id}\0{sample.label}" for sample in index.split("train"))
+    return blake2b("\n".join(rows).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _readers(config: TrainConfig, index: Index, world: World) -> dict[str, Reader]:
+    """By split; the main process fills the cache, the others find it filled."""
+    splits = ("train", index.eval_split)
+
+    def read() -> dict[str, Reader]:
+        return {split: reader_for(index.split(split), config.clip, config.data) for split in splits}
+
+    readers = read() if world.is_main else None
+    world.wait()
+    return readers or read()
+
+
+def _conclude(trainer: Trainer, readers: dict[str, Reader]) -> TrainResult:
+    """The final score with the recipe's own views, and what is left on disk about it."""
+    config, world = trainer.config, trainer.world
+    split = trainer.index.eval_split
+    with trainer.learner.averaged():
+        evaluation = evaluate_model(
+            trainer.learner.model, trainer.info(), trainer.index, split, config.eval, config.data,
+            reader=readers[split], world=world,
+        )  # fmt: skip
+    home = Path(config.output)
+    if world.is_main:
+        write_evaluation(evaluation, home / "evaluation", log=read_log(home / "log.jsonl"))
+    return TrainResult(home, config, trainer.at.step, evaluation)

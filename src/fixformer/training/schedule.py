@@ -1,0 +1,17 @@
+"""The learning rate over the run: linear warm-up into a cosine, as the released code computes it."""
+
+import math
+
+from fixformer.train_config import OptimConfig
+
+
+def cosine(config: OptimConfig, epochs: float, epoch: float) -> float:
+    return config.end_lr + (config.lr - config.end_lr) * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+
+
+def learning_rate(config: OptimConfig, epochs: float, epoch: float) -> float:
+    """At a fractional epoch. Warm-up ends at the cosine's value there, not at the base rate."""
+    warmup = config.warmup_epochs
+    if epoch >= warmup:
+        return cosine(config, epochs, epoch)
+    return config.warmup_lr + (cosine(config, epochs, warmup) - config.warmup_lr) * epoch / warmup

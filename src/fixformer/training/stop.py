@@ -1,0 +1,49 @@
+"""Being asked to stop: SIGTERM and the first Ctrl-C finish the step and save, a second Ctrl-C does not wait."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+from fixformer.errors import UserError
+
+HANDLED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.status = 128 + number
+
+
+class StopRequest:
+    """Remembers a signal instead of dying of it; workers forked inside the block remember it too, and so survive it."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[int, object] = {}
+
+    def __bool__(self) -> bool:
+        return self.number is not None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in HANDLED}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.number == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.number = number
+
+
+class NotFinite(UserError):
+    """The loss became NaN or infinite."""
