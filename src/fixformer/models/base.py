@@ -3,6 +3,7 @@
 Shapes: B batch, C channels, T frames, H height, W width.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -47,6 +48,10 @@ class VideoModel(nn.Module):
         """Change the clip the model is sized for. The default suits models that run at any size."""
         self.num_frames = num_frames or self.num_frames
         self.image_size = image_size or self.image_size
+
+    def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What this model takes from an image ViT, whose weights come in the names of our own Transformer."""
+        return dict(named)
 
     def forward(self, video_BCTHW: Tensor) -> Tensor:
         check_video(video_BCTHW, min_size=self.min_size)

@@ -4,6 +4,7 @@ Shapes: B batch, T frames, H rows, W columns of tokens, D width, C channels.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,10 @@ class TimeEmbed(nn.Module):
     def vectors(self, frames: int) -> Tensor:
         return interpolate_time(self.slots, frames)
 
+    def resize(self, frames: int, height: int, width: int) -> None:
+        """Interpolate for good; without it the table is interpolated for every clip of another size."""
+        self.slots = _table(self.vectors(frames))
+
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         return x_BTHWD + self.vectors(x_BTHWD.shape[1])[:, None, None]
 
@@ -49,6 +54,9 @@ class TiledTimeEmbed(TimeEmbed):
     def vectors(self, frames: int) -> Tensor:
         return self.slots[torch.arange(frames, device=self.slots.device) % len(self.slots)]
 
+    def resize(self, frames: int, height: int, width: int) -> None:
+        """A tiled table serves any number of frames as it is."""
+
 
 class PositionEmbed(nn.Module):
     """One learned vector per place in the frame, interpolated to any grid."""
@@ -57,8 +65,15 @@ class PositionEmbed(nn.Module):
         super().__init__()
         self.table = nn.Parameter(nn.init.trunc_normal_(torch.empty(height, width, dim), std=0.02))
 
+    def resize(self, frames: int, height: int, width: int) -> None:
+        self.table = _table(interpolate_space(self.table, height, width))
+
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         return x_BTHWD + interpolate_space(self.table, x_BTHWD.shape[2], x_BTHWD.shape[3])
+
+
+def _table(values: Tensor) -> nn.Parameter:
+    return nn.Parameter(values.detach().clone(memory_format=torch.contiguous_format))
 
 
 def interpolate_time(slots_TD: Tensor, frames: int) -> Tensor:
@@ -77,15 +92,19 @@ def interpolate_space(table_HWD: Tensor, height: int, width: int) -> Tensor:
 
 
 class Mlp(nn.Module):
-    """Linear, GELU, Linear."""
+    """Linear, GELU, Linear. `approximate="tanh"` is the GELU of models that come from JAX."""
 
-    def __init__(self, dim: int, hidden: int) -> None:
+    def __init__(self, dim: int, hidden: int, approximate: str = "none") -> None:
         super().__init__()
         self.fc1 = nn.Linear(dim, hidden)
         self.fc2 = nn.Linear(hidden, dim)
+        self.approximate = approximate
+
+    def hidden(self, x_BTHWD: Tensor) -> Tensor:
+        return F.gelu(self.fc1(x_BTHWD), approximate=self.approximate)
 
     def forward(self, x_BTHWD: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x_BTHWD)))
+        return self.fc2(self.hidden(x_BTHWD))
 
 
 class ConvMlp(Mlp):
@@ -95,11 +114,11 @@ class ConvMlp(Mlp):
         super().__init__(dim, hidden)
         self.dwconv = nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden)
 
-    def forward(self, x_BTHWD: Tensor) -> Tensor:
+    def hidden(self, x_BTHWD: Tensor) -> Tensor:
         h_NHWD = self.fc1(x_BTHWD).flatten(0, 1)
         # Tokens are channels-last already: permuting is a view, and the convolution keeps that layout.
         h_NHWD = self.dwconv(h_NHWD.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return self.fc2(F.gelu(h_NHWD)).unflatten(0, x_BTHWD.shape[:2])
+        return F.gelu(h_NHWD).unflatten(0, x_BTHWD.shape[:2])
 
 
 class DropPath(nn.Module):
@@ -118,16 +137,19 @@ class DropPath(nn.Module):
 
 
 class Branch(nn.Module):
-    """x + body(norm(x)): the shape of every part of a block."""
+    """x + body(norm(x)): the shape of every part of a block. `context` is what the body needs beside x."""
 
-    def __init__(self, dim: int, body: nn.Module, drop_path: float) -> None:
+    def __init__(self, dim: int, body: nn.Module, drop_path: float, eps: float = 1e-6) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.norm = nn.LayerNorm(dim, eps=eps)
         self.body = body
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x_BTHWD: Tensor) -> Tensor:
-        return x_BTHWD + self.drop_path(self.body(self.norm(x_BTHWD)))
+    def residual(self, x_BTHWD: Tensor, *context: Any) -> Tensor:
+        return self.drop_path(self.body(self.norm(x_BTHWD), *context))
+
+    def forward(self, x_BTHWD: Tensor, *context: Any) -> Tensor:
+        return x_BTHWD + self.residual(x_BTHWD, *context)
 
 
 class MlpHead(nn.Module):
@@ -165,7 +187,8 @@ def init_weights(module: nn.Module) -> None:
     """Linear: truncated normal 0.02, bias zero. Convolution: normal with the fan-out of its group."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Conv2d):
         fan_out = math.prod(module.kernel_size) * module.out_channels // module.groups
         nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))

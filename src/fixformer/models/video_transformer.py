@@ -3,6 +3,8 @@
 Shapes: B batch, C colours, T frames, H rows, W columns, D width.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -72,6 +74,20 @@ class VideoTransformer(VideoModel):
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name in ("time_embed.slots", "position_embed.table")}
 
+    def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Attention in time starts as a copy of attention in space that adds nothing; joint attention takes its place.
+
+        There is no class token here; its position goes with it.
+        """
+        adapted = {name: x for name, x in named.items() if name != "cls_position"}
+        for name in self.state_dict():
+            source = name.replace(".time.", ".space.").replace(".joint.", ".space.")
+            if ".time." in name and source in named:
+                adapted[name] = torch.zeros_like(named[source]) if ".body.proj." in name else named[source]
+            elif ".joint." in name and source in named:
+                adapted[name] = adapted.pop(source)
+        return adapted
+
     @torch.no_grad()
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
         """Interpolate the learned tables to a new clip size for good; without it they are interpolated per clip."""
@@ -79,12 +95,9 @@ class VideoTransformer(VideoModel):
         side = self.patch_embed.grid(self.image_size)
         for attention in attentions(self):
             attention.attend.resize(attention.axis.grid((self.num_frames, side, side)))
-        if isinstance(self.position_embed, layers.PositionEmbed):
-            table = layers.interpolate_space(self.position_embed.table, side, side)
-            self.position_embed.table = nn.Parameter(table.clone(memory_format=torch.contiguous_format))
-        if type(self.time_embed) is layers.TimeEmbed:
-            slots = layers.interpolate_time(self.time_embed.slots, self.num_frames)
-            self.time_embed.slots = nn.Parameter(slots.clone(memory_format=torch.contiguous_format))
+        for embed in (self.position_embed, self.time_embed):
+            if isinstance(embed, layers.PositionEmbed | layers.TimeEmbed):
+                embed.resize(self.num_frames, side, side)
 
 
 def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:

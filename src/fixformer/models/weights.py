@@ -19,7 +19,19 @@ from torch import Tensor, nn
 
 from fixformer.errors import WeightsError
 from fixformer.models.attends import resize_slots
+from fixformer.models.base import VideoModel
 from fixformer.models.layers import interpolate_space, interpolate_time
+from fixformer.models.zoo.vivit import interpolate_volume
+from fixformer.models.zoo.weights_class_token import (
+    from_motionformer,
+    from_transformers_timesformer,
+    from_transformers_vivit,
+    from_xvit,
+)
+from fixformer.models.zoo.weights_mvit import from_pytorchvideo_mvit
+from fixformer.models.zoo.weights_slowfast import from_pytorchvideo_slowfast
+from fixformer.models.zoo.weights_tsm import from_motionsqueeze, from_tsm
+from fixformer.models.zoo.weights_x3d import from_pytorchvideo_x3d
 
 StateDict = Mapping[str, Tensor]
 Rules = tuple[tuple[str, str], ...]
@@ -106,14 +118,12 @@ def _fused_qkv(named: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _vit(named: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give positions their grid; start attention in time as a copy of attention in space that adds nothing."""
+    """Give positions their grid, and the class token its own."""
     if "position_embed.table" in named:
-        named["position_embed.table"] = _grid_table(named["position_embed.table"])
-    for name, value in list(named.items()):
-        match = re.fullmatch(r"(blocks\.\d+)\.space\.(.*)", name)
-        if match:
-            block, rest = match.groups()
-            named[f"{block}.time.{rest}"] = torch.zeros_like(value) if rest.startswith("body.proj.") else value
+        table_1ND = named["position_embed.table"]
+        grid_HWD = named["position_embed.table"] = _grid_table(table_1ND)
+        if table_1ND.shape[1] > grid_HWD.shape[0] * grid_HWD.shape[1]:
+            named["cls_position"] = table_1ND[:, :1]
     return named
 
 
@@ -125,8 +135,21 @@ def _grid_table(table: Tensor) -> Tensor:
     return table[0, table.shape[1] - side * side :].unflatten(0, (side, side))
 
 
+RELEASED = "the released code"
+IMAGE_MODELS = ("a ViT of transformers", "a ViT of timm")
+# Tried in this order: a mark is a name that no earlier system and not our own Transformer has.
 CONVERTERS: dict[str, tuple[str, Callable[[StateDict], dict[str, Tensor]]]] = {
-    "the released code": (r"base_model\.|consensus\.", from_released),
+    "TimeSformer (transformers)": (r"timesformer\.", from_transformers_timesformer),
+    "ViViT (transformers)": (r"vivit\.", from_transformers_vivit),
+    "Motionformer": (r"(module\.)?patch_embed_3d\.", from_motionformer),
+    "XViT": (r"(module\.)?base_model\.cls_token$", from_xvit),
+    "MViT (pytorchvideo)": (r"cls_positional_encoding\.", from_pytorchvideo_mvit),
+    "SlowFast (pytorchvideo)": (r"blocks\.\d+\.multipathway_", from_pytorchvideo_slowfast),
+    "X3D (pytorchvideo)": (r"blocks\.0\.conv\.conv_t\.", from_pytorchvideo_x3d),
+    "MotionSqueeze": (r"(module\.)?(base_model\.)?chnl_reduction\.", from_motionsqueeze),
+    "TSM": (r"(module\.)?base_model\.(conv1|layer\d)\.", from_tsm),
+    "a ResNet of torchvision": (r"layer1\.0\.conv1\.", from_tsm),
+    RELEASED: (r"base_model\.|consensus\.", from_released),
     "a ViT of transformers": (r"(vit|deit)\.embeddings\.", from_transformers_vit),
     "a ViT of timm": (r"blocks\.\d+\.attn\.qkv\.", from_timm_vit),
 }
@@ -160,11 +183,15 @@ def _examples(names: list[str], most: int = 4) -> str:
 TABLES: tuple[tuple[str, Callable[[Tensor, Sequence[int]], Tensor]], ...] = (
     ("time_embed.slots", lambda table, grid: interpolate_time(table, *grid)),
     ("position_embed.table", lambda table, grid: interpolate_space(table, *grid)),
+    ("position_embed.volume", lambda table, grid: interpolate_volume(table, *grid)),
     ("*.attend.keys", resize_slots),
     ("*.attend.values", resize_slots),
 )
 # Parts that other systems do not have, and may be missing from their files.
-OPTIONAL = ("*.steps.fixate.*", "*.time.*", "time_embed.*", "position_embed.*", "head.*", "*.dwconv.*", "*.attend.*")
+OPTIONAL = (
+    *("*.steps.fixate.*", "*.attend.*", "*.time.*", "*.time_fc.*", "*.dwconv.*", "time_embed.*", "position_embed.*"),
+    *("head.*", "head_*", "pre_logits.*", "temporal_*", "motion.*", "*.num_batches_tracked"),
+)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -188,12 +215,15 @@ def load_weights(model: nn.Module, weights: StateDict | str | Path, *, quiet: bo
     """
     foreign = read_weights(weights) if isinstance(weights, str | Path) else weights
     source, named = _in_our_names(foreign)
+    if source in IMAGE_MODELS and isinstance(model, VideoModel):
+        named = model.adapt_image_weights(named)
     own = model.state_dict()
     report = LoadReport(source)
     fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named}
     _check_missing(own, fitted, source)
     report.initial += [name for name in own if name not in fitted]
-    report.unused += _unused(foreign, named, own)
+    report.unused += [name for name in named if name not in own]
+    report.unused += [name for name in foreign if source == RELEASED and name.startswith("new_fc.")]
     model.load_state_dict({name: value for name, value in fitted.items() if value is not None}, strict=False)
     if not quiet:
         print(report, file=sys.stderr)
@@ -211,6 +241,9 @@ def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor
     if value.shape == target.shape:
         report.taken.append(name)
         return value
+    if value.ndim == 2 and name == "position_embed.volume" and value.numel() == target.numel():
+        report.taken.append(name)
+        return value.view_as(target)
     resize = next((resize for pattern, resize in TABLES if fnmatchcase(name, pattern)), None)
     if resize and value.ndim == target.ndim and value.shape[-1] == target.shape[-1]:
         report.interpolated.append(name)
@@ -232,9 +265,3 @@ def _check_missing(own: Iterable[str], fitted: Mapping[str, object], source: str
     for name in own:
         if name not in fitted and not any(fnmatchcase(name, pattern) for pattern in optional):
             raise WeightsError(f"the weights of {source} do not fit: {name} is in the model, not in the file.")
-
-
-def _unused(foreign: StateDict, named: StateDict, own: StateDict) -> list[str]:
-    """Tensors of the file that went nowhere. Attention in time is our own addition to a ViT, not the file's."""
-    homeless = [name for name in named if name not in own and ".time." not in name]
-    return homeless + [name for name in foreign if name.startswith("new_fc.")]

@@ -3,6 +3,6 @@
 Classes, frames and size default to those a system was published with.
 """
 
-from fixformer.models.zoo import i3d, msnet, mvit, slowfast, tsm, x3d
+from fixformer.models.zoo import i3d, motionformer, msnet, mvit, slowfast, timesformer, tsm, vivit, x3d, xvit
 
-__all__ = ["i3d", "msnet", "mvit", "slowfast", "tsm", "x3d"]
+__all__ = ["i3d", "motionformer", "msnet", "mvit", "slowfast", "timesformer", "tsm", "vivit", "x3d", "xvit"]

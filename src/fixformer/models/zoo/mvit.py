@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed, interpolate_space, interpolate_time
+from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed
 from fixformer.models.registry import register
 from fixformer.models.zoo.checkpointing import run
 from fixformer.models.zoo.classifier import PooledClassifier, check_rates
@@ -130,14 +130,11 @@ class MViT(PooledClassifier):
     def pool(self, features: Tensor) -> Tensor:
         return features[:, :1]
 
-    @torch.no_grad()
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
         """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
         super().set_input_size(num_frames, image_size)
-        T, H, W = token_grid(self.num_frames, self.image_size)
-        slots, table = interpolate_time(self.time_embed.slots, T), interpolate_space(self.position_embed.table, H, W)
-        self.time_embed.slots = nn.Parameter(slots.clone(memory_format=torch.contiguous_format))
-        self.position_embed.table = nn.Parameter(table.clone(memory_format=torch.contiguous_format))
+        for embed in (self.time_embed, self.position_embed):
+            embed.resize(*token_grid(self.num_frames, self.image_size))
 
     def no_weight_decay(self) -> set[str]:
         return {"cls_token", "cls_position", "time_embed.slots", "position_embed.table"}

@@ -1,0 +1,182 @@
+"""Motionformer: attention along the trajectories of tokens; with Orthoformer or LARA in its first stage, too.
+
+Shapes: B batch, h heads, N = 1 + F·P tokens, the class token first, then F frames of P patches, E head width, D width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.errors import SettingsConflict, UnknownName
+from fixformer.models.attends import LaraAttend, first_landmarks
+from fixformer.models.layers import Mlp
+from fixformer.models.zoo.checkpointing import run
+from fixformer.models.zoo.class_token import (
+    ClassTokenModel,
+    Grid,
+    SoftmaxTokens,
+    TokenAttention,
+    TokenBlock,
+    VitSettings,
+    preset,
+)
+from fixformer.ops import softmax_attention
+from fixformer.ops.lara import lara_trajectories
+from fixformer.ops.orthoformer import orthoformer_trajectories
+from fixformer.ops.trajectory import TrajectoryWeights, softmax_trajectories, trajectory_attention_with_class_token
+
+
+@dataclass(frozen=True)
+class MotionformerSettings(VitSettings):
+    """`attention` is that of stage 1 (trajectory, orthoformer, lara), or the authors' baselines (joint, divided).
+
+    `values` says what stage 2 averages: the trajectories themselves, as the published models do by a slip in their
+    code, or a projection of them, as their paper writes. `landmarks` are Orthoformer's or, at most, LARA's.
+    """
+
+    tubelet: int = 2
+    drop_path: float = 0.2
+    attention: str = "trajectory"
+    values: str = "trajectory"
+    landmarks: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kinds = (*STAGES, "joint", "divided")
+        for name, choices in (("attention", kinds), ("values", ("trajectory", "projected"))):
+            if getattr(self, name) not in choices:
+                raise UnknownName(name, getattr(self, name), choices)
+        if self.values == "projected" and self.attention not in STAGES:
+            raise SettingsConflict(
+                f"values='projected' has no meaning with attention={self.attention!r}, which has no trajectories."
+            )
+
+
+class SoftmaxTrajectories(nn.Module):
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
+        return softmax_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0])
+
+
+class OrthoformerTrajectories(nn.Module):
+    def __init__(self, landmarks: int) -> None:
+        super().__init__()
+        self.landmarks = landmarks
+
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
+        start_Bh = first_landmarks(q_BhNE, self.training)
+        return orthoformer_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], start_Bh, self.landmarks)
+
+
+class LaraTrajectories(LaraAttend):
+    """Landmarks over frames, rows and columns. The authors published no video code; this follows their image code."""
+
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:  # type: ignore[override]
+        return lara_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], *self.proposals(q_BhNE, k_BhNE, grid))
+
+
+# Stage 1 from head width and landmarks: q, k, v of patches and their grid to `[B, h, F·P, F, E]`.
+STAGES: dict[str, Callable[[int, int], nn.Module]] = {
+    "trajectory": lambda width, landmarks: SoftmaxTrajectories(),
+    "orthoformer": lambda width, landmarks: OrthoformerTrajectories(landmarks),
+    "lara": LaraTrajectories,
+}
+
+
+class TrajectoryTokens(nn.Module):
+    """Both stages; the class token attends to all tokens and no patch to it."""
+
+    def __init__(self, dim: int, stage: nn.Module, projected_values: bool) -> None:
+        super().__init__()
+        self.stage = stage
+        self.path_q = nn.Linear(dim, dim)
+        self.path_k = nn.Linear(dim, dim)
+        self.path_v = nn.Linear(dim, dim) if projected_values else None
+
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
+        layers = [layer for layer in (self.path_q, self.path_k, self.path_v) if layer is not None]
+        weights = TrajectoryWeights(*(tensor for layer in layers for tensor in (layer.weight, layer.bias)))
+        return trajectory_attention_with_class_token(
+            q_BhNE, k_BhNE, v_BhNE, weights, grid[0], lambda q, k, v, _: self.stage(q, k, v, grid)
+        )
+
+
+class DividedTokens(nn.Module):
+    """Each patch attends to the class token and to the patches of its frame, or of its place if `along_time`."""
+
+    def __init__(self, along_time: bool) -> None:
+        super().__init__()
+        self.along_time = along_time
+
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
+        class_Bh1E = softmax_attention(q_BhNE[:, :, :1], k_BhNE, v_BhNE)
+        q, k, v = (self._groups(x[:, :, 1:], grid[0]) for x in (q_BhNE, k_BhNE, v_BhNE))
+        k, v = (
+            torch.cat([x[:, :, None, :1].expand(-1, -1, group.shape[2], -1, -1), group], dim=3)
+            for x, group in ((k_BhNE, k), (v_BhNE, v))
+        )
+        y_BhGnE = softmax_attention(q, k, v)
+        y_BhNE = (y_BhGnE.transpose(2, 3) if self.along_time else y_BhGnE).flatten(2, 3)
+        return torch.cat([class_Bh1E, y_BhNE], dim=2).transpose(1, 2).flatten(2)
+
+    def _groups(self, x_BhNE: Tensor, frames: int) -> Tensor:
+        x_BhFPE = x_BhNE.unflatten(2, (frames, -1))
+        return x_BhFPE.transpose(2, 3) if self.along_time else x_BhFPE
+
+
+class Motionformer(ClassTokenModel):
+    """A ViT on tubelets whose class token is classified after a tanh layer."""
+
+    def __init__(self, settings: MotionformerSettings) -> None:
+        super().__init__(settings)
+        s = settings
+        self.blocks = nn.ModuleList(_block(s, rate) for rate in s.drop_path_rates(s.depth))
+        self.pre_logits = nn.Linear(s.embed_dim, s.embed_dim)
+        self.finish(s.embed_dim, s.dropout)
+        for name, parameter in self.named_parameters():  # attention in time of its own starts as nothing
+            if name.endswith(".time.body.qkv.weight"):
+                nn.init.zeros_(parameter)
+            elif name.endswith(".time.body.proj.weight"):
+                nn.init.ones_(parameter)
+
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """All tokens after the last norm, `[B, N, D]`, the class token first."""
+        x_BND, grid = self.tokens(self.embed(video_BCTHW))
+        for block in self.blocks:
+            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
+        return self.norm(x_BND)
+
+    def pool(self, features: Tensor) -> Tensor:
+        return self.pre_logits(features[:, :1]).tanh()
+
+
+def _block(settings: MotionformerSettings, drop_path: float) -> TokenBlock:
+    s, dim = settings, settings.embed_dim
+    attends: dict[str, nn.Module] = {"attention": SoftmaxTokens()}
+    if s.attention == "divided":
+        attends = {"time": DividedTokens(along_time=True), "space": DividedTokens(along_time=False)}
+    elif s.attention in STAGES:
+        stage = STAGES[s.attention](dim // s.num_heads, s.landmarks)
+        attends = {"attention": TrajectoryTokens(dim, stage, s.values == "projected")}
+    attentions = {name: TokenAttention(dim, s.num_heads, attend) for name, attend in attends.items()}
+    return TokenBlock(attentions, dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
+
+
+@preset(MotionformerSettings)
+def motionformer_base(**settings: Any) -> Motionformer:
+    """Motionformer: trajectory attention on 16 frames."""
+    return Motionformer(MotionformerSettings(**settings))
+
+
+@preset(MotionformerSettings)
+def oformer_base(**settings: Any) -> Motionformer:
+    """Motionformer with Orthoformer: 128 landmarks between queries and keys."""
+    return Motionformer(MotionformerSettings(**{"attention": "orthoformer"} | settings))
+
+
+@preset(MotionformerSettings)
+def rala_base(**settings: Any) -> Motionformer:
+    """Motionformer with LARA, randomized attention: the paper's RALA."""
+    return Motionformer(MotionformerSettings(**{"attention": "lara"} | settings))

@@ -1,0 +1,76 @@
+"""TimeSformer: in every block attention along time at each place, then attention within each frame.
+
+Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.models.attends import SoftmaxAttend
+from fixformer.models.attention import Attention
+from fixformer.models.layers import Branch, Mlp
+from fixformer.models.zoo.checkpointing import run
+from fixformer.models.zoo.class_token import ClassTokenModel, Grid, VitSettings, preset
+
+
+class DividedBlock(nn.Module):
+    """Time, space, MLP. The class token is not in time; in space each frame has a copy, whose changes are averaged."""
+
+    def __init__(self, settings: VitSettings, drop_path: float) -> None:
+        super().__init__()
+        s, dim = settings, settings.embed_dim
+        self.time = Branch(dim, Attention(dim, s.num_heads, "time", {}, SoftmaxAttend()), drop_path)
+        self.time_fc = nn.Linear(dim, dim)
+        self.space = Branch(dim, Attention(dim, s.num_heads, "space", {}, SoftmaxAttend()), drop_path)
+        self.mlp = Branch(dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
+
+    def forward(self, x_BND: Tensor, grid: Grid) -> Tensor:
+        token_B1D, x_BTHWD = x_BND[:, :1], x_BND[:, 1:].unflatten(1, grid)
+        x_BTHWD = x_BTHWD + self.time_fc(self.time.residual(x_BTHWD))
+        x_BTPD, copies_BT1D = x_BTHWD.flatten(2, 3), token_B1D.unsqueeze(1).expand(-1, grid[0], -1, -1)
+        # A frame and its class token as one column of tokens.
+        change_BTPD = self.space.residual(torch.cat([copies_BT1D, x_BTPD], dim=2).unsqueeze(3)).squeeze(3)
+        token_B1D = token_B1D + change_BTPD[:, :, :1].mean(1)
+        return self.mlp(torch.cat([token_B1D, (x_BTPD + change_BTPD[:, :, 1:]).flatten(1, 2)], dim=1))
+
+
+class TimeSformer(ClassTokenModel):
+    """Starts as an image ViT on every frame: what attention in time adds is zero at first.
+
+    At another size its positions are interpolated smoothly; the original takes the nearest.
+    """
+
+    def __init__(self, settings: VitSettings) -> None:
+        super().__init__(settings)
+        self.blocks = nn.ModuleList(DividedBlock(settings, rate) for rate in settings.drop_path_rates(settings.depth))
+        self.finish(settings.embed_dim, settings.dropout)
+        for name, parameter in self.named_parameters():
+            if ".time_fc." in name:
+                nn.init.zeros_(parameter)
+
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """All tokens after the last norm, `[B, N, D]`, the class token first."""
+        x_BND, grid = self.tokens(self.embed(video_BCTHW))
+        for block in self.blocks:
+            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
+        return self.norm(x_BND)
+
+    def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Attention in time starts as a copy of attention in space; `time_fc`, which is zero, keeps it out at first."""
+        copies = {name.replace(".space.", ".time."): tensor for name, tensor in named.items() if ".space." in name}
+        return super().adapt_image_weights({**named, **copies})
+
+
+@preset(VitSettings)
+def timesformer_base(**settings: Any) -> TimeSformer:
+    """TimeSformer, divided attention: 8 frames of 224 pixels."""
+    return TimeSformer(VitSettings(**{"num_classes": 400, "num_frames": 8, "drop_path": 0.1} | settings))
+
+
+@preset(VitSettings)
+def timesformer_hr(**settings: Any) -> TimeSformer:
+    """TimeSformer-HR: 16 frames of 448 pixels."""
+    return TimeSformer(VitSettings(**{"image_size": 448, "drop_path": 0.1} | settings))
