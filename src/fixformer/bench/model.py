@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ours": {},
     "softmax": {"attention": "softmax", "fixation": "none", "association": "none"},
 }
-LONG_MACS = 1.5e12
+LONG_MACS = 0.7e12
 
 
 class Case(NamedTuple):

@@ -14,14 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.models.association import Associate
+from fixformer.models.attends import LinearAttend
 from fixformer.models.attention import ApplyKernel, Attention
 from fixformer.models.fixation import SharedFixation, concat
 from fixformer.models.layers import Branch, Mlp
 from fixformer.models.patterns import Grid, JointAxis, SpaceAxis, TimeAxis
 from fixformer.ops.kernels import IN_PLACE
+from fixformer.ops.linear_attention import EPS, cheaper_association
 from fixformer.ops.shift import Group, cuts
 
-PIECE_BYTES = 12 << 20
+PIECE_BYTES = 15 << 19
 # glibc hands a freed buffer back to the system until a larger one has been freed, up to 32 MB; from then on it keeps
 # and reuses buffers of that size. Without this every temporary tensor is cleared page by page, a tenth of the time.
 LARGEST_KEPT_BYTES = 31 << 20
@@ -61,7 +63,7 @@ def _works_in_pieces(attention: Attention) -> bool:
 def _mlp_(branch: Branch, mlp: Mlp, x_BTHWD: Tensor) -> None:
     frames = x_BTHWD.flatten(0, 1)
     for piece in _pieces(len(frames), frames[0].numel() // mlp.fc1.in_features * mlp.fc1.out_features):
-        frames[piece] += mlp(branch.norm(frames[piece])[None])[0]
+        _add_linear_(frames[piece].flatten(0, 2), mlp.fc2, mlp.hidden(branch.norm(frames[piece])[None]).flatten(0, 3))
 
 
 def _attention_(branch: Branch, attention: Attention, x_BTHWD: Tensor, workspace: Tensor) -> None:
@@ -100,6 +102,12 @@ def _linear_into(linear: nn.Linear, x: Tensor, out: Tensor) -> None:
         torch.addmm(linear.bias, x, linear.weight.mT, out=out)
 
 
+def _add_linear_(x: Tensor, linear: nn.Linear, y: Tensor) -> None:
+    """x += linear(y) without a tensor in between."""
+    assert linear.bias is not None
+    x.add_(linear.bias).addmm_(y, linear.weight.mT)
+
+
 def _along_space(
     branch: Branch, attention: Attention, groups: Sequence[Group], x_THWD: Tensor, workspace: Tensor
 ) -> None:
@@ -110,8 +118,8 @@ def _along_space(
         projection.up_to(frames.stop + reach)
         packed = packed_FhHW3E[: frames.stop - frames.start]
         _gather(packed.permute(0, 2, 3, 4, 1, 5), projection.qkv_SNW3hE, (frames.start, 0), groups)
-        y_GhNE = _attend(attention, packed.flatten(2, 3), x_THWD.shape[:3])
-        x_THWD[frames] += attention.proj(y_GhNE.transpose(1, 2).flatten(2)).view_as(x_THWD[frames])
+        y_GNhE = _attend(attention, packed.flatten(2, 3), x_THWD.shape[:3])
+        _add_linear_(x_THWD[frames].flatten(0, 2), attention.proj, y_GNhE.flatten(0, 1).flatten(1))
 
 
 def _along_time(
@@ -125,8 +133,8 @@ def _along_time(
         projection.up_to(rows.stop + reach)
         packed = packed_RWhT3E[: rows.stop - rows.start]
         _gather(packed.permute(3, 0, 1, 4, 2, 5), projection.qkv_SNW3hE.transpose(0, 1), (0, rows.start), groups)
-        y_GhNE = _attend(attention, packed.flatten(0, 1), x_THWD.shape[:3])
-        y_RWTD = attention.proj(y_GhNE.transpose(1, 2).flatten(2)).unflatten(0, packed.shape[:2])
+        y_GNhE = _attend(attention, packed.flatten(0, 1), x_THWD.shape[:3])
+        y_RWTD = attention.proj(y_GNhE.flatten(2)).unflatten(0, packed.shape[:2])
         x_HTWD[rows] += y_RWTD.transpose(1, 2)
 
 
@@ -138,8 +146,8 @@ def _along_all(
     T, H, W, _, h, E = projection.qkv_SNW3hE.shape
     packed_hTHW3E = x_THWD.new_empty(h, T, H, W, 3, E)
     _gather(packed_hTHW3E.permute(1, 2, 3, 4, 0, 5), projection.qkv_SNW3hE, (0, 0), groups)
-    y_GhNE = _attend(attention, packed_hTHW3E.flatten(1, 3)[None], x_THWD.shape[:3])
-    x_THWD += attention.proj(y_GhNE[0].transpose(0, 1).flatten(1)).view_as(x_THWD)
+    y_GNhE = _attend(attention, packed_hTHW3E.flatten(1, 3)[None], x_THWD.shape[:3])
+    _add_linear_(x_THWD.flatten(0, 2), attention.proj, y_GNhE[0].flatten(1))
 
 
 ALONG: dict[type, Callable[[Branch, Attention, Sequence[Group], Tensor, Tensor], None]] = {
@@ -150,7 +158,7 @@ ALONG: dict[type, Callable[[Branch, Attention, Sequence[Group], Tensor, Tensor],
 
 
 def _attend(attention: Attention, packed_GhN3E: Tensor, size_THW: Grid) -> Tensor:
-    """Kernel, fixation and attention of a piece; `packed` holds q, k, v side by side and is written over."""
+    """Kernel, fixation and attention of a piece, as `[G, N, h, E]`; `packed`, q, k, v side by side, is written over."""
     steps = [step for step in attention.steps.values() if not isinstance(step, Associate)]
     while steps and (in_place := _in_place(steps[0])):
         in_place(packed_GhN3E)
@@ -158,7 +166,22 @@ def _attend(attention: Attention, packed_GhN3E: Tensor, size_THW: Grid) -> Tenso
     q, k, v = packed_GhN3E.unbind(-2)
     for step in steps:
         q, k, v = step(q, k, v)
-    return attention.attend(q, k, v, attention.axis.grid(size_THW))
+    if type(attention.attend) is LinearAttend and _keys_values_first(attention.attend, *q.shape[-2:]):
+        return _linear_attention_(q, k, v)
+    return attention.attend(q, k, v, attention.axis.grid(size_THW)).transpose(1, 2).contiguous()
+
+
+def _keys_values_first(attend: LinearAttend, tokens: int, width: int) -> bool:
+    is_auto = attend.association == "auto"
+    return "keys_values" == (cheaper_association(tokens, tokens, width) if is_auto else attend.association)
+
+
+def _linear_attention_(q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor) -> Tensor:
+    """`linear_attention`, writing over q, with the heads of a token side by side in the result."""
+    y_GhNE = q_GhNE @ (k_GhNE.mT @ v_GhNE)
+    norm_GhN1 = q_GhNE.mul_(k_GhNE.sum(-2, keepdim=True)).sum(-1, keepdim=True).add_(EPS)
+    out_GNhE = y_GhNE.new_empty([y_GhNE.shape[axis] for axis in (0, 2, 1, 3)])
+    return torch.div(y_GhNE.transpose(1, 2), norm_GhN1.transpose(1, 2), out=out_GNhE)
 
 
 def _in_place(step: nn.Module) -> Callable[[Tensor], object] | None:
