@@ -9,7 +9,7 @@ from av.container import InputContainer
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
-from fixformer.data.decode import DecodeError, Limits, Source
+from fixformer.data.decode import DecodeError, Limits, NoVideoStream, Source
 
 # Formats that hold video. FFmpeg knows many more, some of which open further files or draw text as pictures.
 _FORMATS = (
@@ -104,7 +104,7 @@ def _video_stream(container: InputContainer, limits: Limits, name: str) -> Video
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     if not streams:
         held = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
-        raise DecodeError(f"no video stream (it holds {held})", file=name)
+        raise NoVideoStream(f"no video stream (it holds {held})", file=name)
     best = container.streams.best("video")
     stream = best if best in streams else streams[0]
     codec = stream.codec_context

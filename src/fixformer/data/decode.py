@@ -35,15 +35,17 @@ class DecodeError(UserError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # the default would format the place into the message a second time when a loader's worker sends it home
-        return _rebuild_error, (self.args[0], self.problem, self.file, self.stream, self.frame)
+        return _rebuild_error, (type(self), self.problem, self.file, self.stream, self.frame)
 
 
 def _rebuild_error(
-    message: str, problem: str, file: str | None, stream: int | None, frame: int | None
+    kind: type["DecodeError"], problem: str, file: str | None, stream: int | None, frame: int | None
 ) -> "DecodeError":
-    error = DecodeError(message)
-    error.problem, error.file, error.stream, error.frame = problem, file, stream, frame
-    return error
+    return kind(problem, file=file, stream=stream, frame=frame)
+
+
+class NoVideoStream(DecodeError):
+    """A media file without pictures."""
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,11 @@ class PyAVDecoder(DecoderBase):
             raise self._error(f"the file promises {promised} frames and holds {len(self)}", max(wanted))
         return self._collect(wanted, deadline)
 
+    def verify(self) -> None:
+        """Decode everything now, so that length, times and faults are what decoding gave and not what the file says."""
+        self._get_reader()
+        self._distrust(self._deadline())
+
     def close(self) -> None:
         self._reader = self._first = None
         if self._store is not None:
