@@ -56,10 +56,10 @@ def to_json(report: CheckReport) -> dict[str, Any]:
 def summary(facts: list[FileFacts]) -> dict[str, Any]:
     """Least, median and most of what can be measured; how often each codec and size occurs."""
     readable = [one for one in facts if one.readable]
-    numbers = {
+    numbers: dict[str, list[float]] = {
         "frames": [one.frames for one in readable],
         "seconds": [one.duration for one in readable],
-        "fps": [one.measured_fps or one.fps for one in readable if one.measured_fps or one.fps],
+        "fps": [rate for one in readable if (rate := one.measured_fps or one.fps)],
         "short side": [min(one.width, one.height) for one in readable],
     }
     result: dict[str, Any] = {
@@ -122,13 +122,15 @@ def draw_histograms(report: CheckReport, path: Path) -> None:
     readable = [one for one in report.facts if one.readable]
     figure = Figure(figsize=(10, 7), layout="constrained")
     axes = figure.subplots(2, 2)
-    panels = {
+    panels: dict[str, list[float]] = {
         "seconds": [one.duration for one in readable],
         "frames per second": [rate for one in readable if (rate := one.measured_fps or one.fps)],
         "shorter side, pixels": [min(one.width, one.height) for one in readable],
     }
     for axis, (title, values) in zip(axes.flat, panels.items(), strict=False):
-        axis.hist(values, bins=40, color="#4477aa")
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        spread = (low, high) if high - low > 1e-3 * high else (low - 0.5, high + 0.5)
+        axis.hist(values, bins=40, range=spread, color="#4477aa")
         axis.set(xlabel=title, ylabel="videos")
     for split, counts in report.class_counts.items():
         axes[1, 1].step(range(len(counts)), sorted(counts.values(), reverse=True), where="mid", label=split)
