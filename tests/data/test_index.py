@@ -3,12 +3,16 @@
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fixformer.data.index import UNLABELLED, ListingError, detect_kind, load_index
+from fixformer.data.index import UNLABELLED, ListingError, Sample, detect_kind, load_index
 from fixformer.data.index_base import FileFinder, split_of_name, stable_order
+from fixformer.data.index_split import split_by_seed
 from fixformer.errors import UnknownName, UserError
 
 
@@ -196,6 +200,11 @@ class TestCsv:
         with pytest.raises(ListingError, match=message):
             load_index(write_csv(tmp_path / "x.csv", rows))
 
+    def test_a_short_row_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("path,label,split\n1.mp4,a\n")
+        with pytest.raises(ListingError, match="2 of 3 columns"):
+            load_index(tmp_path)
+
     def test_columns_are_named_when_absent(self, tmp_path: Path) -> None:
         path = write_csv(tmp_path / "x.csv", [{"where": "1.mp4", "what": "a"}])
         with pytest.raises(ListingError, match="path column"):
@@ -326,6 +335,24 @@ def test_list_with_spaces_two_columns_and_stems(tmp_path: Path) -> None:
     (tmp_path / "train_list.txt").write_text("two.mp4 1\nno label here\n")
     with pytest.raises(ListingError, match="line 2"):
         load_index(tmp_path, kind="list")
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=60), st.integers(0, 99), st.floats(0.05, 0.9), st.booleans())
+def test_a_split_loses_nothing_and_divides_no_group(labels: list[int], seed: int, share: float, grouped: bool) -> None:
+    samples = [
+        Sample(f"{i}", label, "", f"{i}", group=f"g{i % 4}" if grouped else None) for i, label in enumerate(labels)
+    ]
+    parts = split_by_seed(samples, seed, share, {}, [])
+    assert [replace(s, split="") for s in parts] == samples
+    by_split = {name: [s for s in parts if s.split == name] for name in ("train", "val")}
+    assert sum(map(len, by_split.values())) == len(samples)
+    assert by_split["train"]
+    if grouped:
+        assert by_split["val"]
+        assert {s.group for s in by_split["train"]}.isdisjoint(s.group for s in by_split["val"])
+    else:
+        assert {s.label for s in by_split["train"]} == set(labels)
 
 
 def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -169,16 +169,8 @@ def train_loader(
     samples = index.split("train")
     reader = reader_for(samples, spec, data, progress)
     clips = TrainClips(samples, spec, seed=seed, reader=reader, unreadable=data.unreadable_train)
-    workers, prefetch = data.workers, data.prefetch
-    return TrainLoader(
-        clips,
-        batch_size=batch_size,
-        workers=workers,
-        prefetch=prefetch,
-        rank=rank,
-        world=world,
-        pin_memory=pin_memory,
-    )
+    options = {"workers": data.workers, "prefetch": data.prefetch, "rank": rank, "world": world}
+    return TrainLoader(clips, batch_size=batch_size, pin_memory=pin_memory, **options)
 
 
 def view_loader(
@@ -198,16 +190,8 @@ def view_loader(
     """All views of a split as configured."""
     samples = index.split(split)
     videos = TestVideos(samples, spec, clips=clips, crops=crops, reader=reader_for(samples, spec, data, progress))
-    workers, prefetch = data.workers, data.prefetch
-    return ViewLoader(
-        videos,
-        batch_size=batch_size,
-        workers=workers,
-        prefetch=prefetch,
-        rank=rank,
-        world=world,
-        pin_memory=pin_memory,
-    )
+    options = {"workers": data.workers, "prefetch": data.prefetch, "rank": rank, "world": world}
+    return ViewLoader(videos, batch_size=batch_size, pin_memory=pin_memory, **options)
 
 
 def _worker_options(workers: int, prefetch: int, *, persistent: bool, pin_memory: bool) -> dict[str, Any]:
