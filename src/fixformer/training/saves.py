@@ -76,7 +76,9 @@ class Saves:
             if problem is None:
                 return path
             print(f"fixformer: {path} is damaged ({problem}); falling back to the one before.", file=sys.stderr)
-            path.rename(path.with_name(f"damaged-{path.name}"))
+            aside = path.with_name(f"damaged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
         return None
 
     def _forget_old(self) -> None:

@@ -1,0 +1,43 @@
+"""A set of a few generated clips and a run over it that takes a second."""
+
+from pathlib import Path
+from typing import Any
+
+from fixformer.data.synthetic import make_motions
+
+# Set on top of the recipe `demo`; every part of training is switched on.
+TINY: dict[str, Any] = {
+    "frames": 4,
+    "size": 16,
+    "keep_frames": 8,
+    "keep_short_side": None,
+    "patch_size": 8,
+    "patch_stride": 8,
+    "patch_padding": 0,
+    "embed_dim": 32,
+    "depth": 1,
+    "num_heads": 2,
+    "head_hidden_dim": 32,
+    "dropout": 0.1,
+    "drop_path": 0.1,
+    "mixup": 0.2,
+    "smoothing": 0.1,
+    "ema": 0.9,
+    "batch_size": 4,
+    "epochs": 3,
+    "stages": (),
+    "warmup_epochs": 0.5,
+    "eval.every": 1,
+    "eval.views": "2x3",
+    "workers": 0,
+    "log_steps": 1,
+}
+
+
+def tiny_set(folder: Path) -> Path:
+    """36 clips of 12 classes, 24 of them for training."""
+    return make_motions(folder, clips=36, size=(32, 40), val_fraction=0.34, workers=0)
+
+
+def losses(rows: list[dict[str, Any]]) -> list[float]:
+    return [row["loss"] for row in rows if row["kind"] == "step"]

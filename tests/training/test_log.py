@@ -1,0 +1,42 @@
+"""The log of a run: one row per line, rewound when a run goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from fixformer.training.display import Lines, describe
+from fixformer.training.log import RunLog, read_log
+
+
+def test_a_continued_run_forgets_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    for step in (1, 2, 3, 4):
+        log.write("step", step, loss=1.0 / step)
+    log.close()
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"kind": "step", "step": 5, "lo')
+    again = RunLog(tmp_path, from_step=2)
+    again.write("step", 3, loss=7.0)
+    again.close()
+    assert [(row["step"], row["loss"]) for row in read_log(tmp_path / "log.jsonl")] == [(1, 1.0), (2, 0.5), (3, 7.0)]
+
+
+def test_a_new_run_begins_with_an_empty_log(tmp_path: Path) -> None:
+    RunLog(tmp_path).close()
+    assert read_log(tmp_path / "log.jsonl") == []
+    assert read_log(tmp_path / "none.jsonl") == []
+
+
+def test_without_a_terminal_rows_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        **{"kind": "step", "step": 1, "epoch": 0.5, "loss": 2.0, "lr": 1e-3},
+        **{"clips_per_second": 10.0, "data_wait": 0.01, "memory_mb": 100.0},
+    }
+    display = Lines()
+    display.begin(total=3, done=0)
+    for step in (1, 2, 3):
+        display.row({**row, "step": step})
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in shown] == ["1/3", "3/3"]  # the second follows too soon
+    assert "loss 2.0000" in describe(row)
+    assert "data wait 1.0%" in describe(row)

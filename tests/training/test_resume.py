@@ -1,0 +1,146 @@
+"""Never lose work: whatever happens to a run, going on gives the weights of a run that was left alone, to the bit."""
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Run
+from fixformer.errors import UserError
+from fixformer.training.log import read_log
+from fixformer.training.run import train
+from fixformer.training.stop import Stopped
+
+KILLS = 20
+
+
+def weights(run_directory: Path) -> dict[str, bytes]:
+    last = run_directory / "last"
+    return {name: (last / name).read_bytes() for name in ("model.safetensors", "train.safetensors")}
+
+
+def numbers(run_directory: Path) -> list[tuple[Any, ...]]:
+    """The log without its times."""
+    rows = read_log(run_directory / "log.jsonl")
+    return [(row["kind"], row["step"], row.get("loss"), row.get("lr"), row.get("video_top1")) for row in rows]
+
+
+def start_child(arguments: dict[str, Any]) -> int:
+    """Train in a forked process, which has torch loaded already."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 2)
+        train(**arguments)
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
+    changed = {"epochs": 8, "save.steps": 3, "stages": "2x8:4,4x16:4"}
+    begin = time.perf_counter()
+    left_alone = run("alone", **changed).output
+    seconds = time.perf_counter() - begin
+    arguments = {**settings, **changed, "output": tmp_path / "killed", "resume": True}
+    chance, kills, finished = random.Random(0), 0, False
+    while kills < KILLS or not finished:
+        child = start_child(arguments)
+        if kills < KILLS:
+            time.sleep(chance.uniform(0, seconds / 4))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        kills += os.WIFSIGNALED(status)
+        finished = os.WIFEXITED(status)
+        assert not finished or os.WEXITSTATUS(status) == 0
+        if finished and kills < KILLS:
+            for path in (tmp_path / "killed").rglob("step-*/manifest.json"):
+                path.write_text("{")  # all of it is damaged, so the run begins again
+    assert weights(tmp_path / "killed") == weights(left_alone)
+    assert numbers(tmp_path / "killed") == numbers(left_alone)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    left_alone = run("alone").output
+
+    from fixformer.training.loop import Trainer
+
+    step = Trainer.train_step
+
+    def interrupted(self: Trainer, batch: Any) -> Any:
+        if self.at.step == 11:  # the last of the second epoch: its evaluation is still to come
+            os.kill(os.getpid(), number)
+        return step(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", interrupted)
+        with pytest.raises(Stopped, match="saved; go on with --resume") as stopped:
+            run("stopped")
+    assert stopped.value.status == 128 + number
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    run("stopped", resume=True)
+    assert weights(tmp_path / "stopped") == weights(left_alone)
+    assert numbers(tmp_path / "stopped") == numbers(left_alone)
+
+
+def test_a_damaged_checkpoint_costs_no_more_than_the_steps_since_the_one_before(run: Run, tmp_path: Path) -> None:
+    left_alone = run("alone").output
+    run("damaged", epochs=3)
+    newest = (tmp_path / "damaged" / "last").resolve()
+    (newest / "train.safetensors").write_bytes(b"")
+    again = run("damaged", resume=True)
+    assert weights(again.output) == weights(left_alone)
+    assert (again.output / "checkpoints" / f"damaged-{newest.name}").exists()
+
+
+def test_a_finished_run_is_only_evaluated_again(run: Run) -> None:
+    first = run(epochs=1)
+    stamp = (first.output / "last" / "model.safetensors").stat().st_mtime_ns
+    again = run(epochs=1, resume=True)
+    assert again.evaluation.metrics == first.evaluation.metrics
+    assert (again.output / "last" / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_a_changed_config_is_named_and_needs_consent(run: Run) -> None:
+    first = run(epochs=1)
+    with pytest.raises(UserError, match=r"optim\.lr: 0\.002 -> 0\.001.*--fork"):
+        run(epochs=1, lr=0.001, resume=True)
+    forked = run(epochs=2, lr=0.001, batch_size=6, resume=True, fork=True)
+    assert forked.steps == first.steps + 4
+    assert read_log(forked.output / "log.jsonl")[-2]["lr"] < 0.001
+
+
+def test_where_and_how_fast_may_change(run: Run) -> None:
+    run(epochs=1)
+    run(epochs=1, resume=True, workers=1, log_steps=3, cache=None, keep=1)
+
+
+def test_an_unused_directory_resumes_from_the_beginning(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(epochs=1, resume=True).steps == 6
+    assert "starting from the beginning" in capsys.readouterr().err
+
+
+def test_a_used_directory_is_not_overwritten(run: Run) -> None:
+    result = run(epochs=1)
+    before = weights(result.output)
+    with pytest.raises(UserError, match="already holds a run; go on with --resume"):
+        run(epochs=1)
+    assert weights(result.output) == before
+
+
+def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
+    result = run(epochs=1)
+    stored = json.loads((result.output / "run.json").read_text())
+    stored["labels"][2] = "Juggling"
+    (result.output / "run.json").write_text(json.dumps(stored))
+    with pytest.raises(UserError, match="other labels.*'Juggling' is now 'Moving something up'"):
+        run(epochs=1, resume=True, fork=True)
