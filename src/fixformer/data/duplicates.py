@@ -22,7 +22,7 @@ class Duplicates:
 
     @property
     def leaked_paths(self) -> set[str]:
-        return {path for group in (*self.leaked, *self.similar) for path in group}
+        return {path for group in self.leaked for path in group}
 
 
 def find_duplicates(samples: list[Sample], by_path: dict[str, FileFacts]) -> Duplicates:
