@@ -154,8 +154,11 @@ def facts(**values: object) -> FileFacts:
 
 @pytest.mark.parametrize(
     ("values", "odd"),
-    [({}, False), ({"fps": None}, True), ({"fps": 1000.0}, True), ({"measured_fps": 12.0}, True)]
-    + [
+    [
+        ({}, False),
+        ({"fps": None}, True),
+        ({"fps": 1000.0}, True),
+        ({"measured_fps": 12.0}, True),
         ({"variable_rate": True}, True),
         ({"frames": 0, "fps": None}, False),
         ({"container": "images", "fps": None}, False),
