@@ -20,7 +20,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from fixformer.models.attends import AssociativeAttend
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
-from fixformer.ops.linear_attention import Association
 
 aten = torch.ops.aten
 
@@ -93,7 +92,7 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     with torch.device("meta"):
         model = create_model(name, **sizes, **settings).eval()
     frames, size = model.num_frames, model.image_size
-    with _association(model, "keys_values"):
+    with as_published(model):
         counts = count_macs(model, frames, size)
     executed = sum(count_macs(model, frames, size)["Global"].values())
     activations = _saved_bytes(model, frames, size)
@@ -138,11 +137,12 @@ def _clip(frames: int, size: int) -> Tensor:
 
 
 @contextmanager
-def _association(model: nn.Module, association: Association) -> Iterator[None]:
+def as_published(model: nn.Module) -> Iterator[None]:
+    """Within, linear attention multiplies keys and values first, as all papers count it."""
     attends = [module for module in model.modules() if isinstance(module, AssociativeAttend)]
     before = [attend.association for attend in attends]
     for attend in attends:
-        attend.association = association
+        attend.association = "keys_values"
     yield
     for attend, old in zip(attends, before, strict=True):
         attend.association = old
