@@ -53,6 +53,10 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
 
 
+def test_tables_are_those_of_the_result_files() -> None:
+    subprocess.run([sys.executable, str(ROOT / "tools" / "update_docs.py"), "--check"], check=True)
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
