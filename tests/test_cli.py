@@ -58,4 +58,4 @@ def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words:
 
 def test_bad_usage_is_status_2() -> None:
     assert fixformer("no-such-verb").returncode == 2
-    assert fixformer("cost").returncode == 2
+    assert fixformer("cost", "--frames", "many").returncode == 2

@@ -32,11 +32,13 @@ def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
 
 @app.command
 def cost(
-    name: Positional[str],
+    name: Positional[str] = "fixformer_base",
     settings: Positional[tuple[str, ...]] = (),
     *,
     frames: int | None = None,
     size: int | None = None,
+    table: str | None = None,
+    out: Path | None = None,
     json: bool = False,
 ) -> None:
     """Parameters, GFLOPs and activation memory of a model, part by part.
@@ -46,8 +48,15 @@ def cost(
         settings: overrides as key=value, such as fixation=none attention=softmax.
         frames: frames of the clip.
         size: pixels of its side.
+        table: "paper": the Tables 1 and 2 of the paper, counted again, in place of one model.
+        out: directory for the tables and the figure of --table.
         json: print JSON.
     """
+    if table:
+        from fixformer.bench.paper_tables import cost_table
+
+        cost_table(table, out, as_json=json)
+        return
     from fixformer.bench.cost import cost as cost_of
     from fixformer.bench.show import print_cost
     from fixformer.models.registry import parse_settings
