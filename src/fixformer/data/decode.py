@@ -139,7 +139,7 @@ def open_video(
     threads: int = 1,
     fps: float | None = None,
 ) -> Decoder:
-    """Open a video file, its bytes, a binary file object, or a folder of images.
+    """Open a video file, its bytes, a binary file object, a folder of images, or a video inside a shard.
 
     Args:
         source: what to read. A folder is a video whose frames are its images in natural order.
@@ -152,6 +152,7 @@ def open_video(
     """
     if backend not in BACKENDS:
         raise UnknownName("decoder backend", backend, BACKENDS)
+    source, name = _inside_shard(source)
     if isinstance(source, str | Path) and Path(source).is_dir():
         from fixformer.data.decode_images import ImageFolderDecoder
 
@@ -162,4 +163,14 @@ def open_video(
         return TorchCodecDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)
     from fixformer.data.decode_pyav import PyAVDecoder
 
-    return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)
+    return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads, name=name)
+
+
+def _inside_shard(source: Source) -> tuple[Source, str | None]:
+    """The bytes and the name of a video inside a tar shard; any other source as it is."""
+    if isinstance(source, str) and ".tar::" in source:
+        from fixformer.data.shards import is_member, read_member
+
+        if is_member(source):
+            return read_member(source), source
+    return source, None

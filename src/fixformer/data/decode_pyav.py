@@ -34,10 +34,21 @@ _PROGRESSIVE = (0, 1)  # AV_FIELD_UNKNOWN, AV_FIELD_PROGRESSIVE: no picture is s
 class PyAVDecoder(DecoderBase):
     """See `fixformer.data.decode.Decoder`."""
 
-    def __init__(self, source: Source, *, policy: Policy, limits: Limits, short_side: int | None, threads: int) -> None:
-        super().__init__(describe(source), limits)
+    def __init__(
+        self,
+        source: Source,
+        *,
+        policy: Policy,
+        limits: Limits,
+        short_side: int | None,
+        threads: int,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name or describe(source), limits)
         self._policy, self._short_side = policy, short_side
-        self._reopen = partial(open_stream, source, limits, threads=threads, careful=policy == "strict")
+        self._reopen = partial(
+            open_stream, source, limits, threads=threads, careful=policy == "strict", name=self._file
+        )
         self._container, self._stream = self._reopen()
         self._codec, self._time_base = self._stream.codec_context, self._stream.time_base
         self._header = self._read_header()

@@ -21,9 +21,9 @@ def surviving_map(
     while waiting:
         done = set()
         try:
-            for place, result in unordered_map(_Numbered(function, waiting), range(len(waiting)), workers):
+            for (place, item), result in unordered_map(_OfPair(function), enumerate(waiting), workers):
                 done.add(place)
-                yield waiting[place], result
+                yield item, result
         except BrokenProcessPool:
             left = [item for place, item in enumerate(waiting) if place not in done]
             # work is handed out in order, so what killed its process is among the first
@@ -34,14 +34,14 @@ def surviving_map(
             return
 
 
-class _Numbered(Generic[Item, Result]):
-    """Applies a function to the item at a place; items themselves need not be hashable."""
+class _OfPair(Generic[Item, Result]):
+    """Applies a function to the item of a (place, item)."""
 
-    def __init__(self, function: Callable[[Item], Result], items: list[Item]) -> None:
-        self._function, self._items = function, items
+    def __init__(self, function: Callable[[Item], Result]) -> None:
+        self._function = function
 
-    def __call__(self, place: int) -> Result:
-        return self._function(self._items[place])
+    def __call__(self, pair: tuple[int, Item]) -> Result:
+        return self._function(pair[1])
 
 
 def _alone(function: Callable[[Item], Result], item: Item) -> Result | None:

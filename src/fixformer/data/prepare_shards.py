@@ -1,0 +1,133 @@
+"""The shards of `fixformer prepare --shards`: each is made by one process, shuffled over the whole data set."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fixformer.data.decode import DecodeError
+from fixformer.data.index import Index, Sample
+from fixformer.data.index_base import stable_order
+from fixformer.data.prepare import CRASH, PrepareReport
+from fixformer.data.progress import progress_bar
+from fixformer.data.reencode import Encoded, Recipe, reencode
+from fixformer.data.robust import surviving_map
+from fixformer.data.shards import Entry, Member, ShardSet, write_index, write_shard
+from fixformer.errors import InputError
+from fixformer.files import write_json
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """One shard to make; `first` is the number of its first video."""
+
+    name: str
+    first: int
+    samples: list[Sample]
+    labels: list[str]
+    target: Path
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class ShardDone:
+    """What became of the videos of a shard."""
+
+    entries: list[Entry]
+    failed: list[dict[str, Any]]
+
+
+Attempt = Encoded | str
+
+
+def make_shards(
+    index: Index, target: Path, recipe: Recipe, shard_videos: int, workers: int, settings: dict[str, Any]
+) -> PrepareReport:
+    """Tar shards and `index.json`."""
+    jobs = list(_plan(index, target, recipe, shard_videos))
+    done = {job.name: known for job in jobs if (known := _read_sidecar(job))}
+    waiting = [job for job in jobs if job.name not in done]
+    with progress_bar("encoding shards", len(jobs)) as advance:
+        for _ in done:
+            advance()
+        for job, result in surviving_map(_make_shard, waiting, workers):
+            done[job.name] = result or _make_shard_carefully(job)
+            advance()
+    parts = [done[job.name] for job in jobs]
+    shards = ShardSet(
+        target,
+        index.labels,
+        [entry for part in parts for entry in part.entries],
+        [row for part in parts for row in part.failed],
+        settings,
+    )
+    write_index(shards)
+    size = sum(entry.size for entry in shards.entries)
+    failed = [(row["path"], row["problem"]) for row in shards.failed]
+    return PrepareReport("", str(target), len(shards.entries), size, failed)
+
+
+def _plan(index: Index, target: Path, recipe: Recipe, shard_videos: int) -> Iterator[ShardJob]:
+    """Shards of one split each; every shard is a random sample of its split, so that reading in order is no order."""
+    number = 0
+    for split in index.splits:
+        by_id = {sample.id: sample for sample in index.split(split)}
+        order = [by_id[name] for name in stable_order(by_id, SEED)]
+        for part, begin in enumerate(range(0, len(order), shard_videos)):
+            samples = order[begin : begin + shard_videos]
+            yield ShardJob(f"{split}-{part:06d}.tar", number, samples, index.labels, target, recipe)
+            number += len(samples)
+
+
+def _make_shard(job: ShardJob) -> ShardDone:
+    return _write(job, ((sample, _attempt(sample, job.recipe)) for sample in job.samples))
+
+
+def _make_shard_carefully(job: ShardJob) -> ShardDone:
+    """One process per video, after one of them took the process of the whole shard down."""
+    attempts = dict.fromkeys((sample.id for sample in job.samples), CRASH)
+    found: dict[str, Attempt] = {**attempts}
+    for sample, result in surviving_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
+        found[sample.id] = result or CRASH
+    return _write(job, ((sample, found[sample.id]) for sample in job.samples))
+
+
+def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
+    try:
+        return reencode(sample, recipe)
+    except (DecodeError, InputError) as error:
+        return str(error)
+
+
+def _write(job: ShardJob, attempts: Iterable[tuple[Sample, Attempt]]) -> ShardDone:
+    failed: list[dict[str, Any]] = []
+
+    def members() -> Iterator[Member]:
+        for number, (sample, result) in enumerate(attempts, job.first):
+            if isinstance(result, str):
+                about = {"id": sample.id, "path": sample.path, "label": sample.label, "split": sample.split}
+                failed.append({**about, "problem": result})
+            else:
+                yield Member(f"{number:09d}", result.data, sample, result.frames, result.fps)
+
+    done = ShardDone(write_shard(job.target / job.name, members(), job.labels), failed)
+    # written last: a shard is finished when its list is there
+    rows = {"samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
+    write_json(_sidecar(job), rows)
+    return done
+
+
+def _sidecar(job: ShardJob) -> Path:
+    return (job.target / job.name).with_suffix(".json")
+
+
+def _read_sidecar(job: ShardJob) -> ShardDone | None:
+    """A finished shard. One with failures is made again: they may have been of the moment."""
+    if not _sidecar(job).is_file() or not (job.target / job.name).is_file():
+        return None
+    rows = json.loads(_sidecar(job).read_text(encoding="utf-8"))
+    return None if rows["failed"] else ShardDone([Entry(**row) for row in rows["samples"]], [])
