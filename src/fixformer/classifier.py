@@ -83,7 +83,7 @@ class Classifier:
         guesses = [Guess(self.labels[number], share) for number, share in pairs]
         return Prediction(_name(file), config.views, guesses, combine(logits_1VK, config.aggregate)[0])
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def features(self, file: Source, *, views: str | None = None) -> Tensor:
         """What the classifier's last layer sees, averaged over the views: `[D]`."""
         config = changed(self.info.eval, views=views)

@@ -34,10 +34,9 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any]) -> TrainCo
     values = dump(_resized(config, named, hints))
     for path, value in named.items():
         _put(values, path, read_value(value, hints.get(path, Any), path))
-    stages_given, epochs_given = "stages" in named, "epochs" in named
-    if stages_given and not epochs_given:
+    if values["stages"] and "epochs" not in named and "stages" in named:
         values["epochs"] = sum(stage["epochs"] for stage in values["stages"])
-    elif epochs_given and not stages_given and values["stages"]:
+    elif isinstance(values["epochs"], int) and "epochs" in named and "stages" not in named:
         values["stages"] = _stretched(values["stages"], values["epochs"])
     return load(TrainConfig, values)
 

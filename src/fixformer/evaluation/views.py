@@ -13,7 +13,7 @@ from fixformer.eval_config import Aggregate
 from fixformer.models.base import VideoModel
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def view_logits(model: VideoModel, views_BVCTHW: Tensor) -> Tensor:
     """Logits of every view: `[B, V, K]`."""
     return model(views_BVCTHW.flatten(0, 1)).float().unflatten(0, views_BVCTHW.shape[:2])

@@ -1,0 +1,120 @@
+"""Evaluating a checkpoint: the numbers, what is not scored, and what is refused."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fixformer.checkpoint import load_model, read_info
+from fixformer.data.views import file_views
+from fixformer.errors import UnknownName, UserError
+from fixformer.evaluation.run import evaluate
+from fixformer.training.run import TrainResult
+
+
+def test_it_repeats_the_score_of_the_run(trained: TrainResult) -> None:
+    again = evaluate(trained.output)
+    assert again.metrics == trained.evaluation.metrics
+    assert again.protocol == trained.evaluation.protocol
+    assert again.protocol.views == "2x3"
+
+
+def test_scores_are_those_of_the_views_one_by_one(trained: TrainResult) -> None:
+    found = evaluate(trained.output, views="2x3", aggregate="probabilities", batch_size=5)
+    model, info = load_model(trained.output)
+    hits = []
+    for video in found.videos:
+        logits = torch.stack([model(view[None])[0] for view in file_views(video.path, info.clip, 2, 3)])
+        shares = logits.softmax(-1).mean(0)
+        assert shares[video.predicted].item() == pytest.approx(video.probability, rel=1e-4)
+        assert shares.max().item() == pytest.approx(video.probability, rel=1e-4)
+        hits += (logits.argmax(-1) == video.label).tolist()
+    assert found.metrics.clip_top1 == sum(hits) / len(hits)
+    assert len(found.videos) == 12
+
+
+def test_unreadable_and_missing_videos_are_listed_not_replaced(trained: TrainResult, tmp_path: Path) -> None:
+    data = tmp_path / "motions"
+    shutil.copytree(trained.config.data.path, data)
+    videos = data / "20bn-something-something-v2"
+    listed = [row["id"] for row in json.loads((data / "labels" / "validation.json").read_text())]
+    (videos / f"{listed[0]}.webm").write_bytes(b"not a video")
+    (videos / f"{listed[1]}.webm").unlink()
+    found = evaluate(trained.output, data=data, output=tmp_path / "report")
+    assert (found.protocol.scored, found.protocol.listed) == (10, 12)
+    assert {Path(failure.path).stem for failure in found.failures} == set(listed[:2])
+    assert sum(map(sum, found.confusion)) == 10
+    html = (tmp_path / "report" / "report.html").read_text()
+    assert "Not scored: 2 videos" in html
+    assert f"{listed[0]}.webm" in html
+    assert {path.name for path in (tmp_path / "report").iterdir()} >= {
+        "confusion.png",
+        "classes.png",
+        "evaluation.json",
+    }
+    assert json.loads((tmp_path / "report" / "evaluation.json").read_text())["protocol"]["scored"] == 10
+
+
+def test_the_protocol_is_complete(trained: TrainResult) -> None:
+    line = str(trained.evaluation.protocol)
+    for part in ("ssv2 val", "4 frames x uniform @ 16", "2 clips x 3 crops", "pyav", "12/12 videos scored", "seed 0"):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"views": "0x3"}, ["views='0x3'", "2x3"]),
+        ({"split": "train2"}, ["train2", "val"]),
+        ({"data": "no/such/place"}, ["no/such/place"]),
+        ({"batch_size": 0}, ["batch_size=0"]),
+        ({"kindd": "csv"}, ["kindd", "kind"]),
+        ({"device": "tpu"}, ["'tpu'"]),
+    ],
+)
+def test_mistakes(trained: TrainResult, arguments: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(UserError) as raised:
+        evaluate(trained.output, **arguments)  # type: ignore[arg-type]
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_another_label_set_is_refused(trained: TrainResult, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / "set" / "val" / name).mkdir(parents=True)
+        source = next(Path(trained.config.data.path).rglob("*.webm"))
+        shutil.copy(source, tmp_path / "set" / "val" / name / "a.webm")
+    with pytest.raises(UserError, match="another label set: 'one' is not a label of the checkpoint"):
+        evaluate(trained.output, data=tmp_path / "set")
+
+
+def test_no_checkpoint_and_a_damaged_one(trained: TrainResult, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no checkpoint in it"):
+        evaluate(tmp_path)
+    with pytest.raises(UserError, match="does not exist"):
+        evaluate(tmp_path / "nothing")
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.output / "last", copy)
+    assert replace(read_info(copy), labels=[]) != read_info(copy)
+    (copy / "config.json").write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        evaluate(copy)
+    (copy / "config.json").write_text('{"format": 99}')
+    with pytest.raises(UserError, match="format 99"):
+        evaluate(copy)
+
+
+def test_weights_that_are_not_the_models(trained: TrainResult, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.output / "last", copy)
+    content = json.loads((copy / "config.json").read_text())
+    content["model"]["settings"]["depth"] = 2
+    (copy / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"blocks\.1\."):
+        evaluate(copy)
+    content["model"]["name"] = "fixformer_tni"
+    (copy / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UnknownName, match="fixformer_tiny"):
+        evaluate(copy)

@@ -1,0 +1,114 @@
+"""What a user can get wrong is one sentence, said before any long work starts."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Run
+from fixformer.errors import SettingsConflict, UnknownName, UserError
+from fixformer.training.run import plan, resolve_config, train
+
+
+def folder_set(root: Path, source: Path, classes: dict[str, list[str]]) -> Path:
+    """Class folders with one copied video each."""
+    video = next(source.rglob("*.webm"))
+    for split, names in classes.items():
+        for name in names:
+            (root / split / name).mkdir(parents=True)
+            shutil.copy(video, root / split / name / "a.webm")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"recipe": "dmeo"}, UnknownName, ["'dmeo'", "demo"]),
+        ({"lrr": 1}, UnknownName, ["'lrr'", "lr"]),
+        ({"epochs": "two"}, UserError, ["epochs='two'", "int"]),
+        ({"lr": -1.0}, UserError, ["lr=-1.0"]),
+        ({"batch_size": 25}, UserError, ["batch_size=25", "24 videos"]),
+        ({"stages": "4x16:3@30", "epochs": 3}, UserError, ["batch_size=30", "24 videos"]),
+        ({"data": "no/such/folder"}, UserError, ["no/such/folder"]),
+        ({"num_heads": 5}, SettingsConflict, ["num_heads=5", "embed_dim=32"]),
+        ({"patch_size": 32}, SettingsConflict, ["image_size=16", "patch_size=32"]),
+        ({"init": "no/such/weights"}, UserError, ["no/such/weights"]),
+        ({"device": "abacus"}, UserError, ["'abacus'"]),
+        ({"layer_decay": 0.0}, UserError, ["layer_decay=0.0"]),
+    ],
+)
+def test_mistakes(run: Run, tmp_path: Path, changed: dict[str, Any], error: type[UserError], words: list[str]) -> None:
+    with pytest.raises(error) as raised:
+        run(**changed)
+    assert all(word in str(raised.value) for word in words), raised.value
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_no_data(run: Run) -> None:
+    with pytest.raises(UserError, match="recipe demo needs data; give --data"):
+        train("demo")
+
+
+def test_one_class(motions: Path, tmp_path: Path) -> None:
+    data = folder_set(tmp_path / "set", motions, {"train": ["a"], "val": ["a"]})
+    with pytest.raises(UserError, match="only one class"):
+        train(str(data), output=tmp_path / "run", batch_size=1)
+
+
+def test_an_empty_class(motions: Path, tmp_path: Path) -> None:
+    data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "b"]})
+    (data / "train" / "b" / "a.webm").unlink()
+    with pytest.raises(UserError, match="'b' has no video in train"):
+        train("folder", data=data, output=tmp_path / "run", batch_size=1)
+
+
+def test_labels_that_differ_between_train_and_val(motions: Path, tmp_path: Path) -> None:
+    data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "c"]})
+    with pytest.raises(UserError, match="'c' of val is not a label of train"):
+        train("folder", data=data, output=tmp_path / "run", batch_size=1)
+
+
+def test_an_output_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"output directory .*file/run cannot be written"):
+        run(output=tmp_path / "file" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_without_permission(run: Run, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="cannot be written"):
+        run()
+
+
+def test_a_directory_is_a_folder_recipe(motions: Path, tmp_path: Path) -> None:
+    data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "b"]})
+    config = resolve_config(str(data))
+    assert (config.recipe, config.data.path, config.output) == ("folder", str(data), "runs/folder")
+
+
+def test_a_plan_starts_nothing(settings: dict[str, Any], tmp_path: Path) -> None:
+    made = plan(**{**settings, "output": tmp_path / "run", "stages": "2x8:1@6,4x16:2", "epochs": 3})
+    assert not (tmp_path / "run").exists()
+    assert (made.steps, made.classes, made.train_videos, made.test_videos) == (4 + 6 + 6, 12, 24, 12)
+    assert made.memory_mb > 0
+    assert made.hours > 0
+    text = str(made)
+    assert "16 steps" in text
+    assert '"lr": 0.002' in text
+
+
+def test_memory_grows_with_the_batch_and_shrinks_with_recomputing(settings: dict[str, Any]) -> None:
+    deep = {**settings, "depth": 8}
+    small, large = (plan(**{**deep, "batch_size": batch}).memory_mb for batch in (2, 16))
+    assert large > 2 * small
+    assert plan(**{**deep, "batch_size": 16, "checkpointing": True}).memory_mb < large / 2
+
+
+def test_weights_of_another_run_start_this_one(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run("first", epochs=1)
+    capsys.readouterr()
+    run("second", epochs=1, init=first.output, frames=8)
+    assert "weights of fixformer" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""Two processes under torchrun: the losses and scores of one, and a restart when one is killed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from conftest import Run
+from fixformer.training.log import read_log
+from tiny_run import losses
+
+WORKER = Path(__file__).with_name("torchrun_worker.py")
+
+
+def torchrun(arguments: dict[str, Any], *options: str) -> dict[str, float]:
+    """The final metrics of a run on two processes."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+    done = subprocess.run([*launcher, str(WORKER), json.dumps(plain)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def trace(run_directory: Path) -> list[float]:
+    return losses(read_log(run_directory / "log.jsonl"))
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_that_takes_the_batch_in_two_parts(
+    run: Run, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Dropout, mixing and augmentation included; the videos of the evaluation are divided, each scored once."""
+    alone = run("alone", micro_batch=2, epochs=2)
+    metrics = torchrun({**settings, "epochs": 2, "output": tmp_path / "two"})
+    assert trace(tmp_path / "two") == pytest.approx(trace(alone.output), rel=1e-5)
+    assert len(trace(alone.output)) == 12
+    assert metrics["video_top1"] == alone.evaluation.metrics.video_top1
+    assert metrics["clip_top5"] == alone.evaluation.metrics.clip_top5
+    stored = json.loads((tmp_path / "two" / "evaluation" / "evaluation.json").read_text())
+    assert stored["protocol"]["scored"] == 12
+    assert stored["confusion"] == alone.evaluation.confusion
+
+
+@pytest.mark.slow
+def test_one_killed_process_costs_nothing_but_time(settings: dict[str, Any], tmp_path: Path) -> None:
+    common = {**settings, "epochs": 2, "save.steps": 2}
+    torchrun({**common, "output": tmp_path / "whole"})
+    torchrun({**common, "output": tmp_path / "killed", "die_at": 7}, "--max-restarts", "1")
+    assert trace(tmp_path / "killed") == trace(tmp_path / "whole")
+    files = [load_file(tmp_path / name / "last" / "model.safetensors") for name in ("whole", "killed")]
+    assert all(value.equal(files[1][name]) for name, value in files[0].items())
+
+
+@pytest.mark.slow
+def test_a_sharded_run_is_the_same_run_and_goes_on_unsharded(
+    run: Run, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    alone = run("alone", micro_batch=2, epochs=2)
+    torchrun({**settings, "epochs": 2, "output": tmp_path / "sharded", "shard": True, "die_at": 9, "save.steps": 4},
+             "--max-restarts", "1")  # fmt: skip
+    assert trace(tmp_path / "sharded") == pytest.approx(trace(alone.output), rel=1e-4)
+    whole = load_file(tmp_path / "sharded" / "last" / "model.safetensors")
+    for name, value in load_file(alone.output / "last" / "model.safetensors").items():
+        assert whole[name].shape == value.shape
+        assert (whole[name] - value).abs().max() < 1e-4
