@@ -8,7 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fixformer.classifier import load, predict
+    from fixformer.evaluation.run import evaluate
     from fixformer.models.registry import create_model, list_models
+    from fixformer.training.run import train
 
 try:
     __version__ = version("fixformer")
@@ -17,10 +20,14 @@ except PackageNotFoundError:  # a source tree on the path, not installed
 
 _HOMES = {
     "create_model": "fixformer.models.registry",
+    "evaluate": "fixformer.evaluation.run",
     "list_models": "fixformer.models.registry",
+    "load": "fixformer.classifier",
+    "predict": "fixformer.classifier",
+    "train": "fixformer.training.run",
 }
 
-__all__ = ["__version__", "create_model", "list_models"]
+__all__ = ["__version__", "create_model", "evaluate", "list_models", "load", "predict", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ Exit status: 0 done, 1 a user error, 2 bad usage, 130 on Ctrl-C.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
@@ -64,6 +65,219 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(settings)), as_json=json)
 
 
+@app.command
+def check(
+    data: Positional[str],
+    *,
+    out: Path | None = None,
+    kind: str = "auto",
+    videos: Path | None = None,
+    labels: Path | None = None,
+    min_frames: int = 8,
+    workers: int | None = None,
+    again: bool = False,
+    json: bool = False,
+) -> None:
+    """Decode every file of a data set and report what is wrong with it; exit status 1 if it is unusable.
+
+    Args:
+        data: the data set, in any layout that training accepts.
+        out: directory for report.json, report.txt and histograms.png; check-NAME if not given.
+        kind: the layout, if it is not to be recognised.
+        videos: where the files lie, if not beside the annotations.
+        labels: a file of label names, one per line.
+        min_frames: a video with fewer is reported as too short.
+        workers: processes; by default as many as the machine has cores.
+        again: forget what earlier checks learned.
+        json: print JSON.
+    """
+    from fixformer.data.check_report import run_check
+
+    run_check(
+        data,
+        out=out,
+        json=json,
+        kind=kind,
+        videos=videos,
+        labels=labels,
+        min_frames=min_frames,
+        workers=workers,
+        again=again,
+    )
+
+
+@app.command
+def prepare(
+    src: Positional[str],
+    dst: Positional[str],
+    *,
+    short_side: int = 256,
+    keyframes: int = 16,
+    quality: int = 20,
+    damaged: Literal["strict", "partial"] = "strict",
+    shards: bool = False,
+    shard_videos: int = 256,
+    workers: int | None = None,
+    kind: str = "auto",
+    videos: Path | None = None,
+    labels: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Encode every video of a data set again: smaller, upright, with key frames close together. Resumable.
+
+    Args:
+        src: the data set, in any layout that training accepts.
+        dst: a new directory, or one that an interrupted `prepare` with the same settings left.
+        short_side: pixels of the shorter side; smaller videos keep their size.
+        keyframes: frames from one key frame to the next.
+        quality: x264's constant rate factor, lower is better.
+        damaged: "strict" leaves out a video that breaks in the middle, "partial" keeps its good frames.
+        shards: write tar shards with an index instead of files with a CSV.
+        shard_videos: videos in a shard.
+        workers: processes; by default as many as the machine has cores.
+        kind: the layout, if it is not to be recognised.
+        videos: where the files lie, if not beside the annotations.
+        labels: a file of label names, one per line.
+        json: print JSON.
+    """
+    from fixformer.data.prepare import run_prepare
+
+    run_prepare(
+        src,
+        dst,
+        json=json,
+        short_side=short_side,
+        keyframes=keyframes,
+        quality=quality,
+        damaged=damaged,
+        shards=shards,
+        shard_videos=shard_videos,
+        workers=workers,
+        kind=kind,
+        videos=videos,
+        labels=labels,
+    )
+
+
+@app.command
+def train(
+    recipe: Positional[str] = "folder",
+    settings: Positional[tuple[str, ...]] = (),
+    *,
+    data: str | None = None,
+    output: str | None = None,
+    init: str | None = None,
+    resume: bool = False,
+    fork: bool = False,
+    shard: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Train a model by a recipe, and evaluate it.
+
+    Args:
+        recipe: demo, folder, lsa64, ssv2, k400, k600, images, ..., or a directory of class folders.
+        settings: any setting of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
+        data: directory or annotation file.
+        output: directory of the run; runs/RECIPE if not given.
+        init: checkpoint or weight file to start from.
+        resume: go on from the newest checkpoint in the output directory.
+        fork: go on although the config has changed.
+        shard: divide weights and optimiser state between processes (under torchrun).
+        dry_run: print the resolved config, steps, predicted memory and time, and stop.
+        json: print JSON.
+    """
+    from fixformer.bench.show import print_json
+    from fixformer.overrides import words_to_settings
+    from fixformer.training.run import plan
+    from fixformer.training.run import train as run
+
+    overrides = words_to_settings(settings)
+    if dry_run:
+        planned = plan(recipe, data=data, output=output, init=init, shard=shard, **overrides)
+        print_json(planned.to_json()) if json else print(planned)
+        return
+    result = run(recipe, data=data, output=output, init=init, resume=resume, fork=fork, shard=shard, **overrides)
+    print_json(result.to_json()) if json else print(result.evaluation)
+
+
+@app.command(name="eval")
+def evaluate(
+    checkpoint: Positional[str],
+    *,
+    data: str | None = None,
+    views: str | None = None,
+    aggregate: Literal["logits", "probabilities"] | None = None,
+    split: str | None = None,
+    output: str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Score a checkpoint on a data set, with the protocol of the number beside it.
+
+    Args:
+        checkpoint: a checkpoint, or the directory of a run.
+        data: directory or annotation file; what the run was trained with if not given.
+        views: CLIPSxCROPS, such as 2x3; the recipe's if not given.
+        aggregate: sum the logits of the views or average their probabilities.
+        split: validation if it is labelled, otherwise test.
+        output: where to write evaluation.json, predictions.jsonl, pictures and report.html.
+        batch_size: videos at a time.
+        workers: decoding processes.
+        device: auto, cpu or cuda.
+        json: print JSON.
+    """
+    from fixformer.bench.show import print_json
+    from fixformer.evaluation.run import evaluate as run
+
+    result = run(
+        checkpoint,
+        data=data,
+        views=views,
+        aggregate=aggregate,
+        split=split,
+        output=output,
+        batch_size=batch_size,
+        workers=workers,
+        device=device,
+    )
+    print_json(result.to_json()) if json else print(result)
+
+
+@app.command
+def predict(
+    checkpoint: Positional[str],
+    files: Positional[tuple[str, ...]],
+    *,
+    views: str | None = None,
+    top_k: int = 5,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Classify videos with the preprocessing of the checkpoint.
+
+    Args:
+        checkpoint: a checkpoint, or the directory of a run.
+        files: videos.
+        views: CLIPSxCROPS, such as 2x3; the recipe's if not given.
+        top_k: how many guesses to show.
+        device: auto, cpu or cuda.
+        json: print JSON.
+    """
+    from fixformer.bench.show import print_json, print_prediction
+    from fixformer.classifier import load
+
+    classifier = load(checkpoint, device=device)
+    predictions = [classifier.predict(file, views=views, top_k=top_k) for file in files]
+    if json:
+        print_json([prediction.to_json() for prediction in predictions])
+        return
+    for prediction in predictions:
+        print_prediction(prediction)
+
+
 @bench.command(name="model")
 def bench_model(
     name: Positional[str] = "fixformer_base",
@@ -95,6 +309,33 @@ def bench_model(
         write_json(out, result)
         bench.plot_bench(result, out.with_suffix(".png"))
     print_json(result) if json else bench.print_bench(result)
+
+
+@bench.command(name="data")
+def bench_data(
+    videos: Positional[tuple[str, ...]] = (),
+    *,
+    rounds: int = 5,
+    decodes: int = 20_000,
+    loader_seconds: float = 20.0,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Reading clips, against PyAV, OpenCV and torchcodec; the loader; memory over many decodes.
+
+    Args:
+        videos: files to read; by default four videos of 10 seconds that are made for it.
+        rounds: every tool reads every clip so many times, in turn; the best time counts.
+        decodes: clips read in the test of memory; 0 leaves it out.
+        loader_seconds: of each measurement of the loader; 0 leaves it out.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench.data import run_bench_data
+
+    run_bench_data(
+        list(videos) or None, json=json, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds, out=out
+    )
 
 
 app.command(bench, name="bench", help="Measure speed and memory on this machine.")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from fixformer.bench.cost import Cost, count_params
 from fixformer.models.registry import create_model, describe, list_models
+
+if TYPE_CHECKING:
+    from fixformer.classifier import Prediction
 
 
 def print_models(pattern: str, as_json: bool = False) -> None:
@@ -52,6 +55,13 @@ def print_cost(cost: Cost, as_json: bool = False) -> None:
         executed = f"{cost.executed_macs / 1e9:.1f}"
         notes.append(f"Executed: {executed} GFLOPs; with fewer tokens than head_dim the other association is cheaper.")
     console().print("\n".join(notes), style="dim")
+
+
+def print_prediction(prediction: "Prediction") -> None:
+    """The best guesses as bars."""
+    print(f"{prediction.file} ({prediction.views} views)")
+    for guess in prediction.guesses:
+        print(f"  {guess.probability:6.1%} {'█' * round(30 * guess.probability):<30} {guess.label}")
 
 
 def _numbers(params: int, macs: int, activations: int) -> tuple[str, str, str]:
