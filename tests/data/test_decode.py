@@ -275,6 +275,8 @@ def test_a_picture_of_another_size_is_scaled_to_the_first(tmp_path: Path) -> Non
         assert video.get_frames([0, 1]).shape == (2, 32, 48, 3)
 
 
+CORNER = np.s_[-241:, -321:]  # enough of the picture, with the last line and column
+
 # Kr and Kb of the colour matrices the files are tagged with; untagged is BT.601
 MATRICES = {
     "torchcodec/test__resources__bt601_limited_range.mp4": (0.299, 0.114, 8, False),
@@ -298,6 +300,7 @@ def rgb_by_definition(
     y, u, v = (np.frombuffer(p, dtype).reshape(p.height, -1)[:, : p.width] / scale for p in frame.planes)
     if u.shape != y.shape:
         u, v = (c.repeat(2, 0).repeat(2, 1)[: y.shape[0], : y.shape[1]] for c in (u, v))
+    y, u, v = (plane[CORNER] for plane in (y, u, v))
     black, luma, chroma = (0, 255, 255) if full else (16, 219, 224)
     light, cb, cr = (y - black) / luma, (u - 128) / chroma, (v - 128) / chroma
     r, b = light + 2 * (1 - kr) * cr, light + 2 * (1 - kb) * cb
@@ -316,7 +319,7 @@ def test_colours(path: str, videos: Path) -> None:
     with av.open(str(videos / path)) as container:
         expected, comparable = rgb_by_definition(next(container.decode(video=0)), *MATRICES[path])
     with open_video(videos / path) as video:
-        difference = np.abs(video.get_frames([0])[0] - expected)
+        difference = np.abs(video.get_frames([0])[0][CORNER] - expected)
     assert comparable.mean() > 0.05
     assert difference[comparable].max() <= 4
     if "444" in path:
