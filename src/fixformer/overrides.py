@@ -36,7 +36,7 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any]) -> TrainCo
         _put(values, path, read_value(value, hints.get(path, Any), path))
     if values["stages"] and "epochs" not in named and "stages" in named:
         values["epochs"] = sum(stage["epochs"] for stage in values["stages"])
-    elif isinstance(values["epochs"], int) and "epochs" in named and "stages" not in named:
+    elif values["stages"] and isinstance(values["epochs"], int) and "epochs" in named and "stages" not in named:
         values["stages"] = _stretched(values["stages"], values["epochs"])
     return load(TrainConfig, values)
 

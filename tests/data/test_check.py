@@ -15,7 +15,9 @@ from fixformer.data.check import CheckReport, check
 from fixformer.data.check_report import run_check
 from fixformer.data.facts import FactStore, FileFacts, examine
 from fixformer.data.findings import odd_rate, truncated
+from fixformer.data.prepare import prepare
 from fixformer.data.robust import surviving_map
+from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
 
 CLASSES = ("clap", "wave")
@@ -206,3 +208,12 @@ def test_lsa64_is_listed_and_decodes_as_its_index_says(shared: Path) -> None:
     assert [one.frames for one in found] == [int(row["frames"]) for row in rows]
     assert len({one.digest for one in found}) == len(rows)
     assert np.isclose([one.measured_fps for one in found], 29.97, atol=0.01).all()
+
+
+def test_shards_are_a_data_set_like_any_other(tmp_path: Path) -> None:
+    make_motions(tmp_path / "motions", clips=24, workers=1)
+    prepare(tmp_path / "motions", tmp_path / "shards", short_side=48, shards=True, workers=1)
+    report = check(tmp_path / "shards", workers=1)
+    assert report.kind == "shards"
+    assert report.usable, report.reasons
+    assert sum(split["ok"] for split in report.splits.values()) == 24

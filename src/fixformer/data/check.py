@@ -15,6 +15,7 @@ from fixformer.data.findings import Finding, all_findings, readable_counts
 from fixformer.data.index import Index, load_index
 from fixformer.data.progress import progress_bar
 from fixformer.data.robust import surviving_map
+from fixformer.data.shards import file_of
 
 UNREADABLE_SHARE = 0.05
 LEAK_SHARE = 0.01
@@ -102,7 +103,7 @@ def learn(index: Index, store: FactStore, workers: int, again: bool = False) -> 
 
 
 def _killer(path: str) -> FileFacts:
-    stat = os.stat(path)
+    stat = file_of(path).stat()
     return FileFacts(path, stat.st_size, stat.st_mtime_ns, "unreadable", "the decoder crashed on it")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fixformer.data.decode import DecodeError, Decoder, Limits, NoVideoStream, Policy, open_video
 from fixformer.data.hashing import digest_file, digest_of, fingerprint, sampled_times
+from fixformer.data.shards import file_of, is_member, read_member
 from fixformer.errors import InputError
 
 FORMAT = 1
@@ -59,11 +60,10 @@ class FileFacts:
 
 def examine(path: str, limits: Limits = Limits()) -> FileFacts:  # noqa: B008 - frozen
     """Decode a file from beginning to end and tell what was found; never raises for what is wrong with the file."""
-    place = Path(path)
     try:
-        stat = place.stat()
+        stat = file_of(path).stat()
         identity: dict[str, Any] = {"path": path, "size": stat.st_size, "changed": stat.st_mtime_ns}
-        source, digest = _read(place, stat.st_size)
+        source, digest = _read(path, stat.st_size)
     except OSError as error:
         return FileFacts(path, 0, 0, "missing", error.strerror or str(error))
     try:
@@ -79,8 +79,12 @@ def examine(path: str, limits: Limits = Limits()) -> FileFacts:  # noqa: B008 - 
         return FileFacts(**identity, status="unreadable", problem=error.problem, digest=digest)
 
 
-def _read(place: Path, size: int) -> tuple[Path | bytes, str]:
+def _read(path: str, size: int) -> tuple[Path | bytes, str]:
     """The file, in memory unless it is large, and its digest; a folder of images is its names and sizes."""
+    place = Path(path)
+    if is_member(path):
+        data = read_member(path)
+        return data, digest_of(data)
     if place.is_dir():
         listing = sorted((entry.name, entry.stat().st_size) for entry in place.iterdir())
         return place, digest_of(json.dumps(listing).encode())
@@ -145,7 +149,7 @@ class FactStore:
         if known is None:
             return None
         try:
-            stat = os.stat(path)
+            stat = file_of(path).stat()
         except OSError:
             return None
         return known if (known.size, known.changed) == (stat.st_size, stat.st_mtime_ns) else None

@@ -1,7 +1,7 @@
 """One list of samples from any data set: the kind is recognised, or named.
 
-Kinds: folders, images, csv, ssv2, kinetics, list, lsa64. Nothing is dropped: a listed file that does not exist is in
-`Index.missing`, a doubtful set says why in `Index.problems`.
+Kinds: folders, images, csv, ssv2, kinetics, list, lsa64, shards. Nothing is dropped: a listed file that does not
+exist is in `Index.missing`, a doubtful set says why in `Index.problems`.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fixformer.data import index_csv, index_folders, index_kinetics, index_lists, index_ssv2
 from fixformer.data.index_base import UNLABELLED, Index, IndexOptions, ListingError, Sample, walk_files
+from fixformer.data.shards import is_shard_set, load_shards
 from fixformer.errors import UnknownName, UserError
 
 __all__ = ["KINDS", "UNLABELLED", "Index", "ListingError", "Sample", "detect_kind", "load_index"]
@@ -21,6 +22,7 @@ KINDS: dict[str, Callable[[Path, IndexOptions], Index]] = {
     "kinetics": index_kinetics.load_kinetics,
     "list": index_lists.load_lists,
     "lsa64": index_csv.load_lsa64,
+    "shards": lambda root, options: load_shards(root),
 }
 
 
@@ -61,7 +63,7 @@ def load_index(
 
 def detect_kind(root: Path) -> str:
     """The kind of a directory or annotation file; an error that says what was looked for if there is none."""
-    kind = _kind_of_file(root) if root.is_file() else _kind_of_directory(root)
+    kind = _kind_of_file(root) if root.is_file() else "shards" if is_shard_set(root) else _kind_of_directory(root)
     if kind is None:
         raise ListingError(
             f"{root} is no data set known here; looked for *labels.json (Something-Something), a CSV with youtube_id "

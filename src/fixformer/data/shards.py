@@ -152,6 +152,18 @@ def is_member(path: str) -> bool:
     return _MEMBER.fullmatch(path) is not None
 
 
+def file_of(path: str) -> str:
+    """The file on disk that a path is, or is inside."""
+    match = _MEMBER.fullmatch(path)
+    return match["tar"] if match else path
+
+
+def file_of(path: str) -> Path:
+    """The file on disk: the shard of a member, otherwise the path itself."""
+    match = _MEMBER.fullmatch(path)
+    return Path(match["tar"]) if match else Path(path)
+
+
 def read_member(path: str) -> bytes:
     """The bytes of a video inside a shard."""
     match = _MEMBER.fullmatch(path)
