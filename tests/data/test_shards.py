@@ -18,7 +18,9 @@ from videos import encode
 
 from fixformer.config import ClipSpec
 from fixformer.data import prepare_shards, shard_stream
+from fixformer.data.check import learn
 from fixformer.data.decode import DecodeError, open_video
+from fixformer.data.facts import FactStore
 from fixformer.data.index import Sample
 from fixformer.data.prepare import prepare
 from fixformer.data.reencode import Encoded, Recipe
@@ -79,6 +81,15 @@ def test_shards_are_listed_and_opened_like_files(shards: ShardSet, source: Path)
     torn = index.samples[0].path.replace("+", "+9")[:-1]
     with pytest.raises(DecodeError, match=r"tar::"), open_video(torn[: torn.rindex("+")] + "+40") as video:
         len(video)
+
+
+def test_a_check_looks_into_shards(shards: ShardSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIXFORMER_CACHE", str(tmp_path))
+    index = load_shards(shards.root)
+    found = learn(index, FactStore(shards.root), workers=1)
+    assert {one.path: one.frames for one in found} == {sample.path: sample.frames for sample in index.samples}
+    assert len({one.digest for one in found}) == len(found)
+    assert all(FactStore(shards.root).get(one.path) == one for one in found)
 
 
 def test_webdataset_reads_them(shards: ShardSet) -> None:
