@@ -152,12 +152,6 @@ def is_member(path: str) -> bool:
     return _MEMBER.fullmatch(path) is not None
 
 
-def file_of(path: str) -> str:
-    """The file on disk that a path is, or is inside."""
-    match = _MEMBER.fullmatch(path)
-    return match["tar"] if match else path
-
-
 def file_of(path: str) -> Path:
     """The file on disk: the shard of a member, otherwise the path itself."""
     match = _MEMBER.fullmatch(path)
