@@ -311,6 +311,35 @@ def bench_model(
     print_json(result) if json else bench.print_bench(result)
 
 
+@bench.command(name="attention")
+def bench_attention(
+    *,
+    sides: tuple[int, ...] = (14, 20, 28, 40, 56, 80, 112, 128),
+    threads: int = 1,
+    rounds: int = 3,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of every attention over the number of tokens, and where each overtakes softmax.
+
+    Args:
+        sides: a frame has side x side tokens.
+        threads: processor threads.
+        rounds: how often every attention is run.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import attention as bench
+    from fixformer.bench.show import print_json
+    from fixformer.files import write_json
+
+    result = bench.bench_attention(sides=sides, threads=threads, rounds=rounds)
+    if out:
+        write_json(out, result)
+        bench.plot_attention_bench(result, out.with_suffix(".png"))
+    print_json(result) if json else bench.print_attention_bench(result)
+
+
 @bench.command(name="data")
 def bench_data(
     videos: Positional[tuple[str, ...]] = (),

@@ -63,7 +63,9 @@ def test_variants_are_the_papers_to_a_thousandth(frames: int, size: int, printed
     assert counted.macs / 1e9 == pytest.approx(printed, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["fixformer_base", "fixformer_vit_tiny", "fixformer_base_released"])
+@pytest.mark.parametrize(
+    "name", ["fixformer_base", "fixformer_vit_tiny", "fixformer_base_released", "timesformer_base", "xvit_base"]
+)
 def test_parts_add_up(name: str) -> None:
     whole = cost(name, 4, 64)
     assert sum(part.macs for part in whole.parts) == whole.macs

@@ -97,6 +97,8 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     executed = sum(count_macs(model, frames, size)["Global"].values())
     activations = _saved_bytes(model, frames, size)
     parts = [_part(model, part, counts, activations) for part in _part_names(model)]
+    own = sum(parameter.numel() for parameter in model.parameters(recurse=False))
+    parts += [Part("class token", own, 0, 0)] if own else []
     paper = PAPER_DEFAULT.get((frames, size)) if _is_the_papers(name, settings) else None
     return Cost(
         model=name,

@@ -74,7 +74,8 @@ def train(
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    with StopRequest() as stop, join_world(config.run.device) as world:
+    # the default SIGTERM must hold while processes find each other: a handler would not run inside that call
+    with join_world(config.run.device) as world, StopRequest() as stop:
         return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
 
 
