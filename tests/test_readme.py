@@ -9,7 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from fixformer.data.synthetic import make_clip
+from videos import encode
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,7 +33,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in NEEDED:
         (place / name).symlink_to(ROOT / name)
     (place / ".venv").symlink_to(sys.prefix)
+    _make_class_folders(place / "videos")
     return place
+
+
+def _make_class_folders(root: Path) -> None:
+    """What the README's reader has: `root/{train,val}/CLASS/*.mp4`."""
+    for number in range(36):
+        split, name = "val" if number < 8 else "train", ("left", "right")[number % 2]
+        scene, fps = make_clip(12 * number + number % 2, seed=0)
+        file = root / split / name / f"{number:03}.mp4"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(encode(np.stack([scene.render(i) for i in range(len(scene))]), rate=fps))
 
 
 @pytest.mark.slow

@@ -47,8 +47,8 @@ def test_the_papers_table() -> None:
         assert config.clip.augment.jitter == (256, 320)
         assert config.clip.augment.policy == "v0"
     assert (ssv2.optim.warmup_lr, k400.optim.warmup_lr) == (0.003, 0.01)
-    assert (ssv2.model_settings["shift_space"], ssv2.model_settings["shift_time"]) == (1, 4)
-    assert (k400.model_settings["shift_space"], k400.model_settings["shift_time"]) == (4, 8)
+    assert ssv2.model_settings == {"shift_space": 1, "shift_time": 1, "shift_keep": 0.5, "dropout": 0.5}
+    assert k400.model_settings == {"shift_space": 4, "shift_time": 1, "shift_keep": 0.75, "dropout": 0.5}
     assert (k400.clip.sampling, k400.clip.stride) == ("dense", 16)
     assert replace(get_recipe("k600"), recipe="k400") == k400
 

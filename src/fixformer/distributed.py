@@ -80,11 +80,28 @@ def join_world(device: str) -> Iterator[World]:
     chosen = choose_device(device, int(os.environ["LOCAL_RANK"]))
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_fresh_store(), rank=int(os.environ["RANK"]), world_size=size)
     try:
         yield World(dist.get_rank(), size, chosen)
     finally:
         dist.destroy_process_group()
+
+
+def _fresh_store() -> dist.Store:
+    """Where processes leave their addresses, without those of processes that torchrun has since replaced.
+
+    torch 2.13's torchrun keeps one store over restarts and its own `init_process_group` then finds dead addresses. On
+    one machine the restart's number tells lives apart; machines count restarts each for itself, so several of them
+    need TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, with which torchrun makes a new store each time.
+    """
+    host, port, size = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["WORLD_SIZE"])
+    is_shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_host = os.environ["RANK"] == "0" and not is_shared
+    store = dist.TCPStore(host, port, size, is_master=is_host, multi_tenant=True)
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if one_machine else "0"
+    return dist.PrefixStore(f"fixformer/{life}", store)
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:

@@ -107,11 +107,16 @@ def lsa64() -> TrainConfig:
     )
 
 
-def _paper(warmup_lr: float, clip: ClipSpec, shift_space: int, shift_time: int, views: str) -> TrainConfig:
-    """The paper's Table of training details; what it leaves open is taken from the released code."""
+def _paper(warmup_lr: float, clip: ClipSpec, shift_space: int, shift_divisor: int, views: str) -> TrainConfig:
+    """The paper's table of training details; what it leaves open is taken from the released code.
+
+    The table's "temporal shift 4 / 8" is the released code's divisor: a 4th or an 8th of the channels comes from
+    the frame before and as much from the frame after.
+    """
+    shift = {"shift_space": shift_space, "shift_time": 1, "shift_keep": 1 - 2 / shift_divisor}
     return TrainConfig(
         model="fixformer_base",
-        model_settings={"shift_space": shift_space, "shift_time": shift_time, "dropout": 0.5},
+        model_settings={**shift, "dropout": 0.5},
         data=DataConfig(workers=8),
         clip=clip,
         epochs=35,
@@ -138,25 +143,26 @@ K400_CLIP = ClipSpec(
 
 @recipe
 def ssv2() -> TrainConfig:
-    """Something-Something V2 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, τ 4, ξ 1.
+    """Something-Something V2 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/4, ξ 1.
 
-    Cost: 185,000 steps of 32 clips, about 3 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: 65.5 % top-1, 90.1 %
+    Cost: 185,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 65.5 % top-1, 90.1 %
     top-5 (the paper's, from private ImageNet-21k weights), 2x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train ssv2 --data ssv2
     """
-    config = _paper(0.003, SSV2_CLIP, shift_space=1, shift_time=4, views="2x3")
+    config = _paper(0.003, SSV2_CLIP, shift_space=1, shift_divisor=4, views="2x3")
     return replace(config, data=replace(config.data, kind="ssv2"))
 
 
 @recipe
 def k400() -> TrainConfig:
-    """Kinetics-400 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, τ 8, ξ 4, 16 frames of 16.
+    """Kinetics-400 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/8, ξ 4,
+    16 frames 16 apart.
 
-    Cost: 260,000 steps of 32 clips, about 4 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: 77.96 % top-1 (the
+    Cost: 260,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 77.96 % top-1 (the
     paper's ablation, from private ImageNet-21k weights), 4x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train k400 --data k400
     """
-    config = _paper(0.01, K400_CLIP, shift_space=4, shift_time=8, views="4x3")
+    config = _paper(0.01, K400_CLIP, shift_space=4, shift_divisor=8, views="4x3")
     return replace(config, data=replace(config.data, kind="kinetics"))
 
 
@@ -164,7 +170,7 @@ def k400() -> TrainConfig:
 def k600() -> TrainConfig:
     """Kinetics-600 as the paper prints it; the settings of k400.
 
-    Cost: 400,000 steps of 32 clips, about 6 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: see the paper's
+    Cost: 400,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: see the paper's
     table, from private ImageNet-21k weights; 4x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train k600 --data k600
     """
@@ -187,7 +193,7 @@ def _released(lr: float, epochs: int, weight_decay: float, warmup_lr: float) -> 
 def ssv2_released() -> TrainConfig:
     """Something-Something V2 as the released configuration has it: lr 0.03, weight decay 1e-4, random erasing 0.5.
 
-    Cost: 185,000 steps of 32 clips, about 3 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: the paper's 65.5 %
+    Cost: 185,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: the paper's 65.5 %
     top-1 from private ImageNet-21k weights, 2x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train ssv2_released --data ssv2
     """
@@ -208,7 +214,7 @@ def k400_released() -> TrainConfig:
     """Kinetics-400 as the released configuration has it: 40 epochs, weight decay 1e-5, mixup, smoothing 0.3.
 
     Its gate is not shared, its temporal shift moves a quarter of the channels inside halves of the clip (8 frames).
-    Cost: 300,000 steps of 32 clips, about 4 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: near the paper's,
+    Cost: 300,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: near the paper's,
     from private ImageNet-21k weights; 4x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train k400_released --data k400
     """
@@ -219,7 +225,7 @@ def k400_released() -> TrainConfig:
 def k600_released() -> TrainConfig:
     """Kinetics-600 as the released configuration has it: k400_released with a shared gate.
 
-    Cost: 460,000 steps of 32 clips, about 7 days on 8 V100. Hardware: 8 GPUs with 32 GB. Expected: near the paper's,
+    Cost: 460,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: near the paper's,
     from private ImageNet-21k weights; 4x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train k600_released --data k600
     """
@@ -251,7 +257,7 @@ def _kinetics_released(fixation_shared: bool) -> TrainConfig:
 def images() -> TrainConfig:
     """Image classification with the same backbone, images as clips of one frame; its checkpoint is init= of any run.
 
-    Cost: ImageNet-1k for 300 epochs, about 3 days on 8 A100. Hardware: 8 GPUs with 24 GB. Expected: not measured here.
+    Cost: ImageNet-1k for 300 epochs. Hardware: 8 GPUs with 24 GB (not measured here). Expected: not measured here.
     Command: torchrun --nproc-per-node 8 -m fixformer train images --data imagenet
     """
     augment = Augment(crop="resized", area=(0.08, 1.0), flip=0.5, policy="rand", erase=0.25, mixup=0.8, cutmix=1.0)

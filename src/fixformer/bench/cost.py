@@ -169,13 +169,21 @@ def _params_of(model: nn.Module, part: str) -> int:
 
 
 def _part(model: nn.Module, part: str, counts: dict[str, dict[str, int]], activations: dict[str, int]) -> Part:
+    macs = {path: sum(operators.values()) for path, operators in counts.items()}
     modules = _modules(model, part)
     return Part(
         name=part,
         params=_params_of(model, part),
-        macs=sum(sum(counts.get(path, {}).values()) for path in modules),
-        activations=sum(activations.get(path, 0) for path in modules),
+        macs=sum(_of_module(module, path, macs) for path, module in modules.items()),
+        activations=sum(_of_module(module, path, activations) for path, module in modules.items()),
     )
+
+
+def _of_module(module: nn.Module, path: str, amounts: dict[str, int]) -> int:
+    """What was seen in a module, or in its children where only these were called (a branch without its residual)."""
+    if path in amounts:
+        return amounts[path]
+    return sum(_of_module(child, f"{path}.{name}", amounts) for name, child in module.named_children())
 
 
 def _saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:

@@ -19,8 +19,11 @@ SHAPES = {"disc": 0.95, "square": 0.7, "hexagon": 0.8, "plate": 0.6}
 MARGIN = 10  # of scene around the picture, for the camera to sway
 SWAY = 3.0
 GAP = 3.0
-GROWTH = 1.7
-TRAVEL = 0.42  # of the shorter side, from first to last position
+GROWTH = 1.5
+TRAVEL = 0.36  # of the height: how far from the centre a moving thing may go
+# of the height; only the first is in the middle and moves, the others are there to distract
+FIRST_RADIUS = (0.15, 0.2)
+OTHER_RADIUS = (0.07, 0.1)
 
 
 @dataclass(frozen=True)
@@ -98,22 +101,23 @@ def _progress(frames: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _middle(height: int, width: int, rng: np.random.Generator) -> list[Thing]:
-    """Three or four things apart from each other; the first is central and has room for every class's motion."""
+    """Two to four things apart from each other; the first is central and has room for every class's motion."""
     while True:
-        x, y = width * rng.uniform(0.42, 0.58), height * rng.uniform(0.42, 0.58)
-        things = [_thing(x, y, height, rng)]
-        count = int(rng.integers(3, 5))
+        x, y = width * rng.uniform(0.44, 0.56), height * rng.uniform(0.44, 0.56)
+        things = [_thing(x, y, height * rng.uniform(*FIRST_RADIUS), rng)]
+        count = int(rng.integers(2, 5))
         for _ in range(60):
-            other = _thing(rng.uniform(4, width - 4), rng.uniform(4, height - 4), height, rng)
+            radius = height * rng.uniform(*OTHER_RADIUS)
+            other = _thing(rng.uniform(4, width - 4), rng.uniform(4, height - 4), radius, rng)
             if _clear_of_first(other, things[0], height) and all(_apart(other, thing) for thing in things):
                 things.append(other)
             if len(things) == count:
                 return things
 
 
-def _thing(x: float, y: float, height: int, rng: np.random.Generator) -> Thing:
-    radius = height * rng.uniform(0.09, 0.14)
-    colours = rng.uniform(20, 235, (3, 3))
+def _thing(x: float, y: float, radius: float, rng: np.random.Generator) -> Thing:
+    """One half is bright and the other dark, so that it can be seen turning; a vivid spot tells back from front."""
+    colours = np.stack([rng.uniform(170, 255, 3), rng.uniform(0, 70, 3), rng.permutation([240.0, 120.0, 10.0])])
     return Thing(list(SHAPES)[rng.integers(len(SHAPES))], radius, colours, x, y, rng.uniform(0, 2 * math.pi))
 
 
@@ -144,12 +148,12 @@ def _moving(thing: Thing, progress: np.ndarray, dx: float, dy: float) -> Track:
 
 
 def _left(things: list[Thing], progress: np.ndarray, height: int, width: int, rng: np.random.Generator) -> list[Track]:
-    distance = -height * TRAVEL * rng.uniform(1.4, 1.9)
+    distance = -height * TRAVEL * rng.uniform(1.5, 2)
     return [*(_still(t, len(progress)) for t in things[1:]), _moving(things[0], progress, distance, 0)]
 
 
 def _up(things: list[Thing], progress: np.ndarray, height: int, width: int, rng: np.random.Generator) -> list[Track]:
-    distance = -height * TRAVEL * rng.uniform(1.4, 1.9)
+    distance = -height * TRAVEL * rng.uniform(1.5, 2)
     return [*(_still(t, len(progress)) for t in things[1:]), _moving(things[0], progress, 0, distance)]
 
 
@@ -198,7 +202,7 @@ def _cover(things: list[Thing], progress: np.ndarray, height: int, width: int, r
         moved = _ramp(frames, rng.uniform(0.05, 0.15), rng.uniform(0.38, 0.45))
         away = _elsewhere(things, height, width, rng)
         start, end = (away.x, away.y), (first.x, first.y)
-        hidden = replace(_thing(first.x, first.y, height, rng), shape="disc", radius=room)
+        hidden = replace(_thing(first.x, first.y, room, rng), shape="disc")
         standing = [*things[1:], hidden]
     path = [(start[0] + (end[0] - start[0]) * m, start[1] + (end[1] - start[1]) * m) for m in moved]
     return [*(_still(t, frames) for t in standing), Track(first, [Pose(x, y, 1.0, first.angle) for x, y in path])]
@@ -212,9 +216,10 @@ def _ramp(frames: int, begin: float, end: float) -> np.ndarray:
 
 
 def _elsewhere(things: list[Thing], height: int, width: int, rng: np.random.Generator) -> Thing:
-    """A place for one more thing, as free as can be found."""
-    tries = [_thing(rng.uniform(0.1, 0.9) * width, rng.uniform(0.12, 0.88) * height, height, rng) for _ in range(40)]
-    return max(tries, key=lambda t: min(math.hypot(t.x - o.x, t.y - o.y) - o.radius for o in things))
+    """One more thing of the first one's size, in as free a place as can be found."""
+    places = rng.uniform((0.15 * width, 0.18 * height), (0.85 * width, 0.82 * height), (40, 2))
+    x, y = max(places, key=lambda place: min(math.dist(place, (other.x, other.y)) - other.radius for other in things))
+    return _thing(float(x), float(y), height * rng.uniform(*FIRST_RADIUS), rng)
 
 
 def _free_path(mover: Thing, goal: Thing, things: list[Thing]) -> bool:
@@ -238,10 +243,10 @@ def _sway(frames: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _background(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-    """Coloured noise at three scales."""
+    """Dull coloured noise at three scales."""
     tall, wide = height + 2 * MARGIN, width + 2 * MARGIN
-    picture = np.full((tall, wide, 3), 0, np.float32) + rng.uniform(60, 190, 3).astype(np.float32)
-    for cells, strength in ((3, 45), (9, 28), (28, 18)):
+    picture = np.full((tall, wide, 3), 0, np.float32) + (rng.uniform(90, 150) + rng.uniform(-20, 20, 3)).astype(np.float32)
+    for cells, strength in ((3, 18), (9, 12), (28, 8)):
         grid = rng.normal(0, strength, (cells, cells * 4 // 3, 3)).astype(np.float32)
         picture += _stretch(_stretch(grid, tall, 0), wide, 1)
     return picture

@@ -21,26 +21,26 @@ def confusion_picture(evaluation: Evaluation) -> bytes:
     counts = np.array(evaluation.confusion, dtype=float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     side = min(max(4.0, 0.28 * len(counts) + 2), 24)
-    figure, axes = _figure(side, side)
+    figure, axes = new_figure(side, side)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="videos by class")
     if len(counts) <= MOST_NAMES:
         axes.set_xticks(range(len(counts)), evaluation.labels, rotation=90, fontsize=7)
         axes.set_yticks(range(len(counts)), evaluation.labels, fontsize=7)
     figure.colorbar(image, shrink=0.7, label="share of the true class")
-    return _png(figure)
+    return png(figure)
 
 
 def recall_picture(evaluation: Evaluation) -> bytes:
     """Recognised share of every class, worst first."""
     pairs = zip(evaluation.recall, evaluation.labels, strict=True)
     known = sorted((recall, name) for recall, name in pairs if recall is not None)
-    figure, axes = _figure(7, min(max(2.0, 0.2 * len(known) + 1), 40))
+    figure, axes = new_figure(7, min(max(2.0, 0.2 * len(known) + 1), 40))
     axes.barh(range(len(known)), [recall for recall, _ in known], color="#3b6ea5")
     axes.set_yticks(range(len(known)), [name for _, name in known], fontsize=7)
     axes.set(xlim=(0, 1), xlabel="recognised share of the class's videos")
     axes.invert_yaxis()
-    return _png(figure)
+    return png(figure)
 
 
 def curves_picture(rows: Rows) -> bytes | None:
@@ -49,7 +49,7 @@ def curves_picture(rows: Rows) -> bytes | None:
     scores = [row for row in rows if row["kind"] == "eval"]
     if not steps:
         return None
-    figure, (left, right) = _figures(10, 3.6, 2)
+    figure, (left, right) = new_figure(10, 3.6, columns=2)
     left.plot([row["epoch"] for row in steps], [row["loss"] for row in steps], color="#3b6ea5", linewidth=1)
     left.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
     rate = left.twinx()
@@ -57,23 +57,20 @@ def curves_picture(rows: Rows) -> bytes | None:
     rate.set_ylabel("learning rate")
     right.plot([row["epoch"] for row in scores], [row["video_top1"] for row in scores], "o-", color="#a53b3b")
     right.set(xlabel="epoch", ylabel="validation video top-1", ylim=(0, 1))
-    return _png(figure)
+    return png(figure)
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    figure, axes = _figures(width, height, 1)
-    return figure, axes
-
-
-def _figures(width: float, height: float, columns: int) -> tuple[Any, Any]:
-    """Without pyplot, which would choose a window system and keep every figure alive."""
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, ratios: list[int] | None = None
+) -> tuple[Any, Any]:
+    """A figure and its axes, without pyplot, which would choose a window system and keep every figure alive."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(1, columns)
+    return figure, figure.subplots(rows, columns, width_ratios=ratios)
 
 
-def _png(figure: Any) -> bytes:
+def png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
