@@ -245,7 +245,8 @@ def _sway(frames: int, rng: np.random.Generator) -> np.ndarray:
 def _background(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
     """Dull coloured noise at three scales."""
     tall, wide = height + 2 * MARGIN, width + 2 * MARGIN
-    picture = np.full((tall, wide, 3), 0, np.float32) + (rng.uniform(90, 150) + rng.uniform(-20, 20, 3)).astype(np.float32)
+    colour = rng.uniform(90, 150) + rng.uniform(-20, 20, 3)
+    picture = np.tile(colour.astype(np.float32), (tall, wide, 1))
     for cells, strength in ((3, 18), (9, 12), (28, 8)):
         grid = rng.normal(0, strength, (cells, cells * 4 // 3, 3)).astype(np.float32)
         picture += _stretch(_stretch(grid, tall, 0), wide, 1)
