@@ -162,7 +162,8 @@ class DataConfig:
             and records it. An unreadable test video is always a recorded failure.
         workers: decoding processes; 0 decodes in the training process.
         prefetch: batches each worker prepares ahead.
-        cache: directory of the decode-once cache; None decodes every time.
+        cache: directory of the decode-once cache; None decodes every time, "auto" is the user's own cache
+            (`$FIXFORMER_CACHE` or `~/.cache/fixformer`), which all runs share.
     """
 
     path: str = ""

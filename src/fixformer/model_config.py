@@ -19,6 +19,7 @@ CHOICES = {
     "order": ("association_first", "fixation_first"),
     "pattern": ("factorised", "joint", "windowed"),
     "attention_order": ("space_time", "time_space"),
+    "stem": ("patch", "conv"),
     "position_embedding": ("none", "learned"),
     "reading": ("paper", "released"),
 }
@@ -27,6 +28,7 @@ AT_LEAST_ONE = (
     *("patch_size", "patch_stride", "shift_time", "shift_space", "shift_segment", "time_slots"),
     *("random_features", "redraw_every", "slots", "landmarks"),
 )
+CONV_PATCHES = (4, 8, 16, 32)
 FRACTIONS = ("shift_keep", "drop_path", "dropout")
 KERNEL_ATTENTIONS = ("linear",)
 # How many landmarks each of these was published with.
@@ -57,7 +59,10 @@ NEEDS = (
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything that defines a video Transformer. What is not set takes the paper's value in `filled()`."""
+    """Everything that defines a video Transformer. What is not set takes the paper's value in `filled()`.
+
+    `stem="conv"` is not the paper's: small convolutions make the tokens, without `patch_stride` and `patch_padding`.
+    """
 
     num_classes: int = 174
     num_frames: int = 16
@@ -68,6 +73,7 @@ class ModelConfig:
     mlp_ratio: float = 4.0
     mlp_conv: bool = True
     head_hidden_dim: int = 768
+    stem: str = "patch"
     patch_size: int = 16
     patch_stride: int = 14
     patch_padding: int = 8
@@ -158,6 +164,9 @@ class ModelConfig:
             raise SettingsConflict(f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}.")
         if self.image_size < self.patch_size:
             raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
+        if self.stem == "conv" and self.patch_size not in CONV_PATCHES:
+            sizes = " or ".join(map(str, CONV_PATCHES))
+            raise SettingsConflict(f"stem='conv' halves the picture, so patch_size={self.patch_size} must be {sizes}.")
         if self.fixation == "separate" and (self.fixation_sources == "qkv" or self.fixation_shared):
             other = "fixation_shared=True" if self.fixation_shared else "fixation_sources='qkv'"
             raise SettingsConflict(f"fixation='separate' reweights q by q and k by k, {other} contradicts it.")

@@ -48,11 +48,24 @@ def test_every_preset_answers_the_verbs(name: str) -> None:
     assert "time_embed.slots" in model.no_weight_decay()
 
 
-@pytest.mark.parametrize("name", ["fixformer_tiny", "fixformer_vit_tiny"])
+@pytest.mark.parametrize("settings", [{}, {"stem": "conv"}, {"name": "fixformer_vit_tiny"}], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1, 44, 44), (2, 9, 60, 33), (1, 3, 16, 100)])
-def test_any_number_of_frames_and_any_resolution(name: str, shape: tuple[int, ...]) -> None:
-    model = create_model(name, **SMALL)
+def test_any_number_of_frames_and_any_resolution(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
+    model = create_model(**{"name": "fixformer_tiny", **SMALL, **settings})
     assert model(clip(*shape)).shape == (shape[0], 7)
+
+
+def test_the_conv_stem_has_the_grid_it_says_and_sees_change_apart_from_what_stands_still() -> None:
+    model = tiny(stem="conv", patch_size=8, image_size=44)
+    side = model.patch_embed.grid(44)
+    still = clip(1, 1).expand(-1, -1, 6, -1, -1)
+    tokens = model.patch_embed(still)
+    assert tokens.shape == (1, 6, side, side, 128)
+    # Away from the ends of the clip, where convolutions see the padding, frames of a still are alike.
+    assert torch.allclose(tokens[:, 2], tokens[:, 3], atol=1e-5)
+    moving = still.clone()
+    moving[:, :, 0] += 1
+    assert not torch.allclose(model.patch_embed(moving)[:, 5], tokens[:, 5], atol=1e-3)  # the mean picture has changed
 
 
 def test_set_input_size_keeps_the_answer_and_resizes_the_tables() -> None:
@@ -111,6 +124,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"attention_order": "time_space"},
     {"shift_keep": 0.25},
     {"reading": "released"},
+    {"stem": "conv", "patch_size": 8},
 ]
 
 
@@ -234,6 +248,7 @@ def test_large_finite_values_are_not_taken_for_nan() -> None:
     [
         ({"num_heads": 5}, ["num_heads=5", "embed_dim=128"]),
         ({"image_size": 8}, ["image_size=8", "patch_size=16"]),
+        ({"stem": "conv", "patch_size": 14}, ["stem='conv'", "patch_size=14"]),
         ({"attention": "softmax", "kernel": "relu"}, ["kernel='relu'", "attention='softmax'"]),
         ({"fixation": "none", "fixation_merge": "add"}, ["fixation_merge='add'", "fixation='none'"]),
         ({"fixation": "separate", "fixation_sources": "qkv"}, ["fixation='separate'", "fixation_sources='qkv'"]),

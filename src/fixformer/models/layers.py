@@ -30,6 +30,41 @@ class PatchEmbed(nn.Module):
         return self.norm(x_NDHW.permute(0, 2, 3, 1).unflatten(0, (batch, frames)))
 
 
+class ConvStem(nn.Module):
+    """Frames to tokens: 3x3 convolutions of stride 2 until a token covers `size` pixels.
+
+    They see each frame and, amplified, how it differs from the clip's mean picture; all but the last also see the frame
+    before and after. What stands still fills most of a video and would otherwise drown what moves: from scratch on a
+    small set, single patches stay at chance for longer than this takes to learn.
+    """
+
+    gain = 4.0
+
+    def __init__(self, dim: int, size: int, norm: bool, channels: int = 3) -> None:
+        super().__init__()
+        stages = size.bit_length() - 1
+        widths = [2 * channels, *(max(dim >> (stages - 1 - i), 16) for i in range(stages - 1)), dim]
+        frames = [3] * (stages - 1) + [1]
+        self.convs = nn.ModuleList(
+            nn.Conv3d(c_in, c_out, (kernel, 3, 3), (1, 2, 2), (kernel // 2, 1, 1))
+            for c_in, c_out, kernel in zip(widths, widths[1:], frames, strict=False)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=1e-5) for width in widths[1:-1])
+        self.norm = nn.LayerNorm(dim, eps=1e-5) if norm else nn.Identity()
+
+    def grid(self, image_size: int) -> int:
+        """Tokens along one side of a square frame."""
+        return -(-image_size // 2 ** len(self.convs))
+
+    def forward(self, video_BCTHW: Tensor) -> Tensor:
+        change_BCTHW = self.gain * (video_BCTHW - video_BCTHW.mean(2, keepdim=True))
+        x_BCTHW = torch.cat([video_BCTHW, change_BCTHW], 1).contiguous(memory_format=torch.channels_last_3d)
+        *inner, last = self.convs
+        for conv, norm in zip(inner, self.norms, strict=True):
+            x_BCTHW = F.gelu(norm(conv(x_BCTHW).movedim(1, -1))).movedim(-1, 1)
+        return self.norm(last(x_BCTHW).movedim(1, -1))
+
+
 class TimeEmbed(nn.Module):
     """One learned vector per frame, interpolated to any number of frames."""
 

@@ -3,7 +3,7 @@
 Shapes: B batch, C colours, T frames, H rows, W columns, D width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class VideoTransformer(VideoModel):
         c = config.filled()
         self.num_classes, self.num_frames, self.image_size = c.num_classes, c.num_frames, c.image_size
         self.num_features, self.min_size = c.embed_dim, c.patch_size
-        self.patch_embed = layers.PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm)
+        self.patch_embed = STEMS[c.stem](c)
         side = self.patch_embed.grid(c.image_size)
         size_THW = (c.num_frames, side, side)
         has_position = c.position_embedding == "learned"
@@ -98,6 +98,12 @@ class VideoTransformer(VideoModel):
         for embed in (self.position_embed, self.time_embed):
             if isinstance(embed, layers.PositionEmbed | layers.TimeEmbed):
                 embed.resize(self.num_frames, side, side)
+
+
+STEMS: dict[str, Callable[[ModelConfig], layers.PatchEmbed | layers.ConvStem]] = {
+    "patch": lambda c: layers.PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
+    "conv": lambda c: layers.ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
+}
 
 
 def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:

@@ -12,6 +12,7 @@ import torch
 
 from fixformer.config import dump, load
 from fixformer.data.dataset import Reader
+from fixformer.data.facts import cache_directory
 from fixformer.data.index import Index
 from fixformer.data.loader import index_of, reader_for
 from fixformer.distributed import World, join_world
@@ -112,7 +113,7 @@ def resolve_config(
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
     config = apply_overrides(config, {**given, **overrides})
     home = config.output or f"runs/{config.recipe}"
-    cache = f"{home}/cache" if config.data.cache == "auto" else config.data.cache
+    cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
     return replace(config, output=home, data=replace(config.data, cache=cache))
 
 
