@@ -14,7 +14,7 @@ ALLOWED = {
     "models": {"models", "ops", "model_config"},
     "data": {"data", "config"},
 }
-EVERYWHERE = {"errors", "files"}
+EVERYWHERE = {"errors", "files", "progress"}
 
 
 def imported_rooms(file: Path) -> set[str]:

@@ -1,9 +1,13 @@
 """A set of a few generated clips and a run over it that takes a second."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fixformer.data.synthetic import make_motions
+from fixformer.training.run import TrainResult
+
+Run = Callable[..., TrainResult]
 
 # Set on top of the recipe `demo`; every part of training is switched on.
 TINY: dict[str, Any] = {
@@ -26,6 +30,7 @@ TINY: dict[str, Any] = {
     "batch_size": 4,
     "epochs": 3,
     "stages": (),
+    "lr": 0.002,
     "warmup_epochs": 0.5,
     "eval.every": 1,
     "eval.views": "2x3",

@@ -231,18 +231,21 @@ def evaluate(
     """
     from fixformer.bench.show import print_json
     from fixformer.evaluation.run import evaluate as run
+    from fixformer.progress import progress
 
-    result = run(
-        checkpoint,
-        data=data,
-        views=views,
-        aggregate=aggregate,
-        split=split,
-        output=output,
-        batch_size=batch_size,
-        workers=workers,
-        device=device,
-    )
+    with progress("scoring videos") as report:
+        result = run(
+            checkpoint,
+            data=data,
+            views=views,
+            aggregate=aggregate,
+            split=split,
+            output=output,
+            batch_size=batch_size,
+            workers=workers,
+            device=device,
+            progress=report,
+        )
     print_json(result.to_json()) if json else print(result)
 
 

@@ -1,37 +1,88 @@
-"""`make demo`: what the package does, start to finish, on this machine."""
+"""`make demo`: the main job, start to finish, with the commands a user would type.
 
+Makes the motions set, checks it, trains on it, scores the held-out clips, classifies three of them and writes one page
+about it all.
+"""
+
+import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from fixformer.bench.cost import cost
-from fixformer.bench.show import print_cost
-from fixformer.config import ClipSpec
-from fixformer.data.index import load_index
+from fixformer.classifier import load as load_classifier
+from fixformer.data.index import Index, load_index
 from fixformer.data.synthetic import make_motions
-from fixformer.data.views import file_views
-from fixformer.models.registry import create_model
+from fixformer.evaluation.examples import Example, examples_picture, make_example
+from fixformer.evaluation.report import embedded, write_report
+from fixformer.evaluation.result import Evaluation
+from fixformer.evaluation.run import evaluate
+from fixformer.progress import progress
+from fixformer.training.log import read_log
+from fixformer.training.run import train
 
 HOME = Path("demo")
-SPEC = ClipSpec(frames=16, size=96)
+CLIPS = 960
 
 
 def main() -> None:
-    """Generate clips, classify one with an untrained model, and print what the model costs."""
-    shutil.rmtree(HOME / "motions", ignore_errors=True)
-    print("making 24 generated clips in demo/motions", file=sys.stderr)
-    index = load_index(make_motions(HOME / "motions", clips=24))
-    torch.manual_seed(0)
-    model = create_model("fixformer_tiny", num_classes=len(index.labels), num_frames=16, image_size=96).eval()
-    sample = index.samples[0]
-    with torch.inference_mode():
-        scores = model(file_views(sample.path, SPEC, clips=2, crops=3)).mean(0).softmax(-1)
-    print(f"{sample.path}: {index.labels[sample.label]}; a model without training says, from 2x3 views:")
-    for probability, label in zip(*scores.topk(3), strict=True):
-        print(f"  {probability:6.1%}  {index.labels[label]}")
-    print_cost(cost("fixformer_tiny", 16, 96, num_classes=len(index.labels)))
+    begin = time.monotonic()
+    for name in ("motions", "check", "run", "evaluation"):
+        shutil.rmtree(HOME / name, ignore_errors=True)
+    index = _make_data(HOME / "motions")
+    _say(f"fixformer check {HOME}/motions --out {HOME}/check")
+    from fixformer.data.check_report import run_check
+
+    run_check(f"{HOME}/motions", out=HOME / "check")
+    _say(f"fixformer train demo --data {HOME}/motions --output {HOME}/run")
+    train("demo", data=HOME / "motions", output=HOME / "run")
+    evaluation = _score()
+    examples = _classify(index)
+    _write_page(evaluation, examples)
+    minutes = (time.monotonic() - begin) / 60
+    print(f"\n{evaluation.metrics.video_top1:.1%} of the held-out clips are named correctly; {minutes:.1f} minutes.")
+    print(f"Everything on one page: {HOME / 'report.html'}")
+
+
+def _say(command: str) -> None:
+    print(f"\n$ {command}", file=sys.stderr, flush=True)
+
+
+def _make_data(target: Path) -> Index:
+    _say(f"python -c 'from fixformer.data.synthetic import make_motions; make_motions(\"{target}\", clips={CLIPS})'")
+    with progress("making clips") as report:
+        return load_index(make_motions(target, clips=CLIPS, progress=report))
+
+
+def _score() -> Evaluation:
+    _say(f"fixformer eval {HOME}/run --views 2x3 --output {HOME}/evaluation")
+    with progress("scoring videos") as report:
+        evaluation = evaluate(HOME / "run", views="2x3", output=HOME / "evaluation", progress=report)
+    print(evaluation)
+    return evaluation
+
+
+def _classify(index: Index) -> list[Example]:
+    """Three held-out clips of classes that are not alike."""
+    from fixformer.bench.show import print_prediction
+
+    chosen = index.split(index.eval_split)[:15:7]
+    _say(f"fixformer predict {HOME}/run {shlex.join(str(sample.path) for sample in chosen)}")
+    classifier = load_classifier(HOME / "run")
+    examples = [make_example(classifier, sample.path, index.labels[sample.label]) for sample in chosen]
+    for example in examples:
+        print_prediction(example.prediction)
+        print(f"  it is: {example.truth}")
+    return examples
+
+
+def _write_page(evaluation: Evaluation, examples: list[Example]) -> None:
+    from fixformer.evaluation.pictures import can_draw
+
+    log: list[dict[str, Any]] = read_log(HOME / "run" / "log.jsonl")
+    shown = embedded(examples_picture(examples), "Examples") if can_draw() else ""
+    write_report(evaluation, HOME, log=log, title="fixformer demo: motions", extra=f"<h2>Examples</h2>{shown}")
 
 
 if __name__ == "__main__":

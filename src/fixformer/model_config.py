@@ -20,6 +20,7 @@ CHOICES = {
     "pattern": ("factorised", "joint", "windowed"),
     "attention_order": ("space_time", "time_space"),
     "stem": ("patch", "conv"),
+    "pool": ("mean", "grid"),
     "position_embedding": ("none", "learned"),
     "reading": ("paper", "released"),
 }
@@ -61,7 +62,8 @@ NEEDS = (
 class ModelConfig:
     """Everything that defines a video Transformer. What is not set takes the paper's value in `filled()`.
 
-    `stem="conv"` is not the paper's: small convolutions make the tokens, without `patch_stride` and `patch_padding`.
+    Two settings are not the paper's; both are for small sets, learnt from scratch. `stem="conv"`: small convolutions
+    make the tokens, without `patch_stride` and `patch_padding`. `pool="grid"`: the head sees when and where.
     """
 
     num_classes: int = 174
@@ -99,6 +101,7 @@ class ModelConfig:
     order: str = UNSET
     pattern: str = "factorised"
     attention_order: str = UNSET
+    pool: str = "mean"
     drop_path: float = 0.0
     dropout: float = 0.5
     reading: str = "paper"

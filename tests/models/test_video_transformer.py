@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fixformer import create_model, list_models
 from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
 from fixformer.models.attends import LinearAttend
 from fixformer.models.attention import Attention
 from fixformer.models.base import VideoModel
+from fixformer.models.layers import cell_means
 
 SMALL: dict[str, Any] = {"num_classes": 7, "num_frames": 4, "image_size": 44, "depth": 2}
 
@@ -48,7 +52,7 @@ def test_every_preset_answers_the_verbs(name: str) -> None:
     assert "time_embed.slots" in model.no_weight_decay()
 
 
-@pytest.mark.parametrize("settings", [{}, {"stem": "conv"}, {"name": "fixformer_vit_tiny"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"stem": "conv"}, {"pool": "grid"}, {"name": "fixformer_vit_tiny"}], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1, 44, 44), (2, 9, 60, 33), (1, 3, 16, 100)])
 def test_any_number_of_frames_and_any_resolution(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
     model = create_model(**{"name": "fixformer_tiny", **SMALL, **settings})
@@ -66,6 +70,12 @@ def test_the_conv_stem_has_the_grid_it_says_and_sees_change_apart_from_what_stan
     moving = still.clone()
     moving[:, :, 0] += 1
     assert not torch.allclose(model.patch_embed(moving)[:, 5], tokens[:, 5], atol=1e-3)  # the mean picture has changed
+
+
+@given(size=st.integers(1, 40), count=st.integers(1, 9))
+def test_cells_are_those_of_adaptive_pooling(size: int, count: int) -> None:
+    x = torch.randn(3, size)
+    assert torch.allclose(x @ cell_means(size, count), functional.adaptive_avg_pool1d(x, count), atol=1e-6)
 
 
 def test_set_input_size_keeps_the_answer_and_resizes_the_tables() -> None:
@@ -125,6 +135,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"shift_keep": 0.25},
     {"reading": "released"},
     {"stem": "conv", "patch_size": 8},
+    {"pool": "grid"},
 ]
 
 

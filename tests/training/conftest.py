@@ -1,15 +1,12 @@
 """One tiny data set for all tests of training, decoded once."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, tiny_set
-
-Run = Callable[..., TrainResult]
+from tiny_run import TINY, Run, tiny_set
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Run
 from fixformer.checkpoint import load_model, read_info
 from fixformer.training.log import read_log
 from fixformer.training.loop import Trainer
 from fixformer.training.stop import NotFinite
-from tiny_run import losses
+from tiny_run import Run, losses
 
 PLAIN: dict[str, Any] = {"dropout": 0.0, "drop_path": 0.0, "mixup": 0.0, "ema": None, "epochs": 1}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from conftest import Run
 from fixformer.errors import SettingsConflict, UnknownName, UserError
 from fixformer.training.run import plan, resolve_config, train
+from tiny_run import Run
 
 
 def folder_set(root: Path, source: Path, classes: dict[str, list[str]]) -> Path:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from conftest import Run
 from fixformer.training.log import read_log
-from tiny_run import losses
+from tiny_run import Run, losses
 
 WORKER = Path(__file__).with_name("torchrun_worker.py")
 

@@ -1,6 +1,7 @@
 """A refactor must not change training: the losses of a tiny run are stored beside this test.
 
-A change that is meant to change them is followed by `python tests/training/test_trace.py`, and says so in its commit.
+A change that is meant to change them is followed by `PYTHONPATH=tests python tests/training/test_trace.py`, and says so
+in its commit.
 """
 
 import json

@@ -16,9 +16,9 @@ from rich.table import Table
 
 from fixformer.bench.attention_worker import Job
 from fixformer.bench.machine import describe_machine
-from fixformer.bench.model import progress_bar
 from fixformer.bench.show import console
 from fixformer.errors import UnknownName, UserError
+from fixformer.progress import counting
 
 PLAIN: dict[str, Any] = {"fixation": "none", "association": "none"}
 # Everything between the projections to queries, keys and values and the last one, which all kinds share.
@@ -55,15 +55,14 @@ def bench_attention(
     turns = [(kind, backward) for _ in range(rounds) for backward in PASSES for kind in kinds]
     machine, rates = describe_machine(threads), []
     measured: dict[tuple[str, bool, int], list[dict[str, Any]]] = {}
-    with progress_bar() as progress:
-        task = progress.add_task("", total=len(turns))
+    with counting("", len(turns)) as progress:
         for kind, backward in turns:
-            progress.update(task, description=f"{kind} {PASSES[backward]}")
+            progress.begin(f"{kind} {PASSES[backward]}")
             done = _run(Job(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds), kind)
             rates.append(done["sgemm_gmacs"])
             for row in done["rows"]:
                 measured.setdefault((kind, backward, row["side"]), []).append(row)
-            progress.advance(task)
+            progress.advance()
     rows = [_row(*key, parts) for key, parts in measured.items()]
     return {
         **{"heads": HEADS, "head_dim": HEAD_DIM, "batch": 1, "dtype": "float32", "rounds": rounds},

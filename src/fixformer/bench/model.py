@@ -10,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from fixformer.bench.cost import Cost, cost
@@ -19,6 +17,7 @@ from fixformer.bench.machine import describe_machine
 from fixformer.bench.show import console
 from fixformer.bench.worker import Job, Measured
 from fixformer.errors import UserError
+from fixformer.progress import counting
 
 # The twin keeps the backbone and has softmax attention alone: at 16x224 both cost 254 GFLOPs.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -54,12 +53,11 @@ def bench_model(
     turns = [case for turn in range(rounds) for case in cases if turn == 0 or not _is_long(costs[case])]
     machine = describe_machine(threads)
     measured: dict[Case, list[Measured]] = {case: [] for case in cases}
-    with progress_bar() as progress:
-        task = progress.add_task("", total=len(turns))
+    with counting("", len(turns)) as progress:
         for case in turns:
-            progress.update(task, description=f"{case.variant} {case.frames}x{case.size}")
+            progress.begin(f"{case.variant} {case.frames}x{case.size}")
             measured[case].append(_run(name, case, threads, _is_long(costs[case])))
-            progress.advance(task)
+            progress.advance()
     rows = [_row(case, costs[case], measured[case]) for case in cases]
     return {"model": name, "dtype": "float32", "batch": 1, "machine": machine, "rows": rows, "slope": _slopes(rows)}
 
@@ -109,12 +107,6 @@ def _slopes(rows: list[dict[str, Any]]) -> dict[str, float]:
         if len(set(points)) > 1:
             slopes[variant] = statistics.linear_regression(*zip(*points, strict=True)).slope
     return slopes
-
-
-def progress_bar() -> Progress:
-    """Progress with rate and time left, on stderr."""
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
 
 
 def print_bench(result: dict[str, Any]) -> None:

@@ -13,9 +13,9 @@ from fixformer.data.duplicates import Duplicates, find_duplicates
 from fixformer.data.facts import FactStore, FileFacts, examine
 from fixformer.data.findings import Finding, all_findings, readable_counts
 from fixformer.data.index import Index, load_index
-from fixformer.data.progress import progress_bar
 from fixformer.data.robust import surviving_map
 from fixformer.data.shards import file_of
+from fixformer.progress import counting
 
 UNREADABLE_SHARE = 0.05
 LEAK_SHARE = 0.01
@@ -90,11 +90,11 @@ def learn(index: Index, store: FactStore, workers: int, again: bool = False) -> 
     known = {} if again else {path: facts for path in paths if (facts := store.get(path))}
     waiting = [path for path in paths if path not in known]
     fresh: list[FileFacts] = []
-    with progress_bar("looking at videos", len(waiting)) as advance:
+    with counting("looking at videos", len(waiting)) as progress:
         for path, result in surviving_map(examine, waiting, workers):
             known[path] = result or _killer(path)
             fresh.append(known[path])
-            advance()
+            progress.advance()
             if len(fresh) >= SAVE_EVERY:
                 store.add(fresh)
                 fresh = []

@@ -16,11 +16,11 @@ from typing import Any
 from fixformer.data.decode import DecodeError, Policy
 from fixformer.data.index import Index, Sample, load_index
 from fixformer.data.index_base import VIDEO_SUFFIXES
-from fixformer.data.progress import progress_bar
 from fixformer.data.reencode import Recipe, reencode, require_encoder
 from fixformer.data.robust import surviving_map
 from fixformer.errors import InputError, SettingsConflict, UserError
 from fixformer.files import replacing, write_json, write_text
+from fixformer.progress import counting
 
 SETTINGS = "prepare.json"
 JOURNAL = "done.jsonl"
@@ -146,15 +146,15 @@ def make_files(index: Index, target: Path, recipe: Recipe, workers: int) -> Prep
     jobs = [FileJob(sample, path, target, recipe) for sample, path in zip(index.samples, paths, strict=True)]
     done = _read_journal(target)
     waiting = [job for job in jobs if job.sample.id not in done]
-    with (target / JOURNAL).open("a", encoding="utf-8") as journal, progress_bar("encoding", len(jobs)) as advance:
+    with (target / JOURNAL).open("a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
         for _ in range(len(jobs) - len(waiting)):
-            advance()
+            progress.advance()
         for job, result in surviving_map(_make_file, waiting, workers):
             one = result or Done(job.sample.id, job.path, problem=CRASH)
             done[one.id] = one
             journal.write(json.dumps(asdict(one)) + "\n")
             journal.flush()
-            advance()
+            progress.advance()
     return _finish(index, target, done)
 
 

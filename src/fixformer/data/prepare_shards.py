@@ -11,12 +11,12 @@ from fixformer.data.decode import DecodeError
 from fixformer.data.index import Index, Sample
 from fixformer.data.index_base import stable_order
 from fixformer.data.prepare import CRASH, PrepareReport
-from fixformer.data.progress import progress_bar
 from fixformer.data.reencode import Encoded, Recipe, reencode
 from fixformer.data.robust import surviving_map
 from fixformer.data.shards import Entry, Member, ShardSet, write_index, write_shard
 from fixformer.errors import InputError
 from fixformer.files import write_json
+from fixformer.progress import counting
 
 SEED = 0
 
@@ -51,12 +51,12 @@ def make_shards(
     jobs = list(_plan(index, target, recipe, shard_videos))
     done = {job.name: known for job in jobs if (known := _read_sidecar(job))}
     waiting = [job for job in jobs if job.name not in done]
-    with progress_bar("encoding shards", len(jobs)) as advance:
+    with counting("encoding shards", len(jobs)) as progress:
         for _ in done:
-            advance()
+            progress.advance()
         for job, result in surviving_map(_make_shard, waiting, workers):
             done[job.name] = result or _make_shard_carefully(job)
-            advance()
+            progress.advance()
     parts = [done[job.name] for job in jobs]
     shards = ShardSet(
         target,

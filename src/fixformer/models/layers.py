@@ -187,6 +187,47 @@ class Branch(nn.Module):
         return x_BTHWD + self.residual(x_BTHWD, *context)
 
 
+class MeanPool(nn.Module):
+    """Tokens to one vector: mean over the places of a frame, dropout, mean over frames."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.width = dim
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return self.dropout(x_BTHWD.mean((2, 3))).mean(1)
+
+
+class GridPool(nn.Module):
+    """Tokens to one vector that still says when and where: the mean of each cell of a coarse grid, fewer channels.
+
+    A mean over everything leaves it to the blocks to write time and place into the tokens, which a small set teaches
+    slowly: the order of events, and where a hand is, are then read from here. Cells are those of adaptive pooling.
+    """
+
+    cells = (4, 3, 3)
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(dim, dim // 4)
+        self.dropout = nn.Dropout(dropout)
+        self.width = math.prod(self.cells) * (dim // 4)
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        x = self.reduce(x_BTHWD)
+        for axis, (size, count) in enumerate(zip(x_BTHWD.shape[1:4], self.cells, strict=True), 1):
+            x = (x.movedim(axis, -1) @ cell_means(size, count).to(x)).movedim(-1, axis)
+        return self.dropout(x.flatten(1))
+
+
+def cell_means(size: int, count: int) -> Tensor:
+    """The matrix `[size, count]` that averages over cells; where they do not divide, neighbours share a place."""
+    place, cell = torch.arange(size)[:, None], torch.arange(count)
+    inside = (place * count < (cell + 1) * size) & ((place + 1) * count > cell * size)
+    return inside / inside.sum(0)
+
+
 class MlpHead(nn.Module):
     """The released head: LayerNorm, Linear, GELU, dropout, Linear."""
 

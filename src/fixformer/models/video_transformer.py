@@ -37,8 +37,8 @@ class VideoTransformer(VideoModel):
         self.time_embed = time_embed(c.time_slots, c.embed_dim)
         self.blocks = nn.ModuleList(_block(c, size_THW, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
         self.norm = nn.LayerNorm(c.embed_dim, eps=1e-6)
-        self.dropout = nn.Dropout(c.dropout)
-        self.head = _head(c)
+        pool = POOLS[c.pool](c.embed_dim, c.dropout)
+        self.pool, self.head = pool, _head(c, pool.width)
         self.checkpointing = False
         self.redraws = c.attention == "performer"
         self.apply(layers.init_weights)
@@ -58,8 +58,8 @@ class VideoTransformer(VideoModel):
         return x_BTHWD
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Mean over the places of a frame, mean over frames, head."""
-        x_BD = self.dropout(features.mean((2, 3))).mean(1)
+        """One vector per clip, and what the head makes of it."""
+        x_BD = self.pool(features)
         return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -105,6 +105,8 @@ STEMS: dict[str, Callable[[ModelConfig], layers.PatchEmbed | layers.ConvStem]] =
     "conv": lambda c: layers.ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
 }
 
+POOLS: dict[str, type[layers.MeanPool | layers.GridPool]] = {"mean": layers.MeanPool, "grid": layers.GridPool}
+
 
 def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
     c = config
@@ -124,11 +126,11 @@ def _count_pass(blocks: nn.Module) -> None:
             module.count_pass()
 
 
-def _head(config: ModelConfig) -> layers.MlpHead | layers.LinearHead:
+def _head(config: ModelConfig, width: int) -> layers.MlpHead | layers.LinearHead:
     c = config
     if c.head_hidden_dim:
-        return layers.MlpHead(c.embed_dim, c.head_hidden_dim, c.num_classes, c.dropout)
-    return layers.LinearHead(c.embed_dim, c.num_classes)
+        return layers.MlpHead(width, c.head_hidden_dim, c.num_classes, c.dropout)
+    return layers.LinearHead(width, c.num_classes)
 
 
 def attentions(model: nn.Module) -> list[Attention]:

@@ -21,6 +21,7 @@ from fixformer.evaluation.result import Evaluation
 from fixformer.evaluation.run import evaluate_model, write_evaluation
 from fixformer.files import write_json
 from fixformer.overrides import apply_overrides
+from fixformer.progress import Report, progress
 from fixformer.recipes import RECIPES, get_recipe
 from fixformer.train_config import TrainConfig, changes
 from fixformer.training.display import make_display
@@ -202,10 +203,13 @@ def _readers(config: TrainConfig, index: Index, world: World) -> dict[str, Reade
     """By split; the main process fills the cache, the others find it filled."""
     splits = ("train", index.eval_split)
 
-    def read() -> dict[str, Reader]:
-        return {split: reader_for(index.split(split), config.clip, config.data) for split in splits}
+    def read(report: Report | None = None) -> dict[str, Reader]:
+        return {split: reader_for(index.split(split), config.clip, config.data, report) for split in splits}
 
-    readers = read() if world.is_main else None
+    readers = None
+    if world.is_main:
+        with progress("decoding once") as report:
+            readers = read(report)
     world.wait()
     return readers or read()
 
