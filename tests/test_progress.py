@@ -1,0 +1,45 @@
+"""Progress: lines where nobody watches, a bar on a terminal."""
+
+import os
+import pty
+import sys
+
+import pytest
+
+from fixformer import progress
+
+WORK = """
+from fixformer.progress import counting
+with counting("counting sheep", 3) as counter:
+    for _ in range(3):
+        counter.begin("counting black sheep")
+        counter.advance()
+"""
+
+
+def test_lines_now_and_then_and_one_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 100, 4))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.progress("sheep") as report:
+        for done in range(1, 6):
+            report(done, 5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["sheep: 3/5, 0.25/s, 8 s left", "sheep: 5/5, 0.25/s"]
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    shown = b""
+
+    def keep(terminal: int) -> bytes:
+        nonlocal shown
+        data = os.read(terminal, 1024)
+        shown += data
+        return data
+
+    assert pty.spawn([sys.executable, "-c", WORK], keep) == 0
+    text = shown.decode()
+    assert "counting black sheep" in text
+    assert "3/3" in text
+    assert "━" in text
