@@ -22,7 +22,7 @@ GAP = 3.0
 GROWTH = 1.5
 TRAVEL = 0.36  # of the height: how far from the centre a moving thing may go
 # of the height; only the first is in the middle and moves, the others are there to distract
-FIRST_RADIUS = (0.15, 0.2)
+FIRST_RADIUS = (0.16, 0.21)
 OTHER_RADIUS = (0.07, 0.1)
 
 
@@ -168,7 +168,7 @@ def _approach(
 def _clockwise(
     things: list[Thing], progress: np.ndarray, height: int, width: int, rng: np.random.Generator
 ) -> list[Track]:
-    first, turn = things[0], math.radians(rng.uniform(170, 280))
+    first, turn = things[0], math.radians(rng.uniform(90, 150))
     poses = [Pose(first.x, first.y, 1.0, first.angle + turn * p) for p in progress]
     return [*(_still(t, len(progress)) for t in things[1:]), Track(first, poses)]
 
