@@ -3,6 +3,7 @@
 Blocks marked `console` are for other machines, or would start this very test.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -56,6 +57,10 @@ def test_block_runs(kind: str, text: str, place: Path) -> None:
         command, cwd=place, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    if text == "make demo\n":
+        evaluation = json.loads((place / "demo" / "evaluation" / "evaluation.json").read_text())
+        assert evaluation["metrics"]["video_top1"] >= 0.9
+        assert "data:image/png;base64" in (place / "demo" / "report.html").read_text()
 
 
 def test_the_first_screen_has_the_two_commands() -> None:

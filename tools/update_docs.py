@@ -54,7 +54,66 @@ def bench_model(result: dict[str, Any]) -> str:
     return markdown(header, rows) + note
 
 
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {"bench_model": bench_model}
+def bench_attention(result: dict[str, Any]) -> str:
+    tokens = sorted({row["tokens"] for row in result["rows"]})
+    found = {(row["attention"], row["pass"], row["tokens"]): row for row in result["rows"]}
+    header = ["attention", "pass", *(f"{n:,}" for n in tokens), f"MB at {tokens[-1]:,}", "overtakes softmax at"]
+    rows = []
+    for attention, turn in dict.fromkeys((row["attention"], row["pass"]) for row in result["rows"]):
+        of_this = [found[attention, turn, n] for n in tokens]
+        crossing = result["crossover_tokens"].get(attention, {}).get(turn)
+        rows.append(
+            [
+                *(attention, turn, *(f"{1e3 * row['seconds']:.1f}" for row in of_this)),
+                f"{of_this[-1]['memory_bytes'] / 2**20:.0f}",
+                f"{crossing:,.0f}" if crossing else "",
+            ]
+        )
+    machine = result["machine"]
+    where = f"{machine['threads']} thread of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
+    note = f"\nMilliseconds; {result['heads']} heads of {result['head_dim']}, {result['dtype']}, batch 1, {where}, "
+    note += f"best of {result['rounds']} rounds, load {machine['load_average']:.2f} at the start.\n"
+    return markdown(header, rows) + note
+
+
+def bench_data(result: dict[str, Any]) -> str:
+    reading, loader, memory = result["reading"], result["loader"], result["memory"]
+    names = list(next(iter(reading.values()))["clips_per_second"])
+    rows = [[name, *(f"{task['clips_per_second'][name]:.2f}" for task in reading.values())] for name in names]
+    ratios = [f"{task['ratio']:.2f} ({task['fastest_other']})" for task in reading.values()]
+    rows.append(["fixformer / fastest other", *ratios])
+    note = f"\nClips per second, 1 thread of {result['machine']['cpu']}, commit {result['machine']['commit']}. "
+    one, two = loader["clips_per_second"].values()
+    note += f"Loader with RandAugment at 224 pixels: {one:.2f} clips/s with 1 worker, {two:.2f} with 2 "
+    note += f"({loader['ratio']:.2f} times). Memory over {memory['decodes']:,} decodes: "
+    note += f"{memory['kib_per_1000_decodes']:+.1f} KiB per 1,000.\n"
+    return markdown(["reader", *reading], rows) + note
+
+
+def bench_train(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            "recomputed (`run.checkpointing=true`)" if row["checkpointing"] else "kept",
+            f"{row['seconds']:.1f}",
+            f"{row['memory_peak'] / 2**30:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    machine = result["machine"]
+    note = f"\n`{result['model']}`, {result['batch']} clip of {result['frames']}x{result['size']}, {result['dtype']}, "
+    note += f"{machine['threads']} threads of {machine['cpu']}, commit {machine['commit']}."
+    if "data" in result:
+        wait = result["data"]
+        note += f" `{wait['recipe']}` with its cache waits {wait['data_wait']:.1%} of its time for data."
+    return markdown(["activations", "seconds a step", "peak GB"], rows) + note + "\n"
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "bench_model": bench_model,
+    "bench_attention": bench_attention,
+    "bench_data": bench_data,
+    "bench_train": bench_train,
+}
 
 
 def filled(page: str) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
 
-from fixformer.errors import UserError
+from fixformer.errors import Stopped, UserError
 
 app = SubcommandApp()
 bench = SubcommandApp()
@@ -370,6 +370,46 @@ def bench_data(
     )
 
 
+@bench.command(name="train")
+def bench_train(
+    name: Positional[str] = "fixformer_base",
+    *,
+    frames: int = 16,
+    size: int = 224,
+    batch: int = 1,
+    threads: int = 2,
+    repeats: int = 1,
+    recipe: str = "lsa64",
+    data: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of a training step, activations kept and recomputed; how long a recipe waits for its data.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: of a clip.
+        size: side in pixels.
+        batch: clips in a step.
+        threads: processor threads.
+        repeats: steps measured, after one to warm up.
+        recipe: whose wait for data is measured, if `data` is given.
+        data: directory or annotation file for the recipe.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench import train as bench
+    from fixformer.bench.show import print_json
+    from fixformer.files import write_json
+
+    result = bench.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
+    if data:
+        result["data"] = bench.bench_data_wait(recipe, data)
+    if out:
+        write_json(out, result)
+    print_json(result) if json else bench.print_bench(result)
+
+
 app.command(bench, name="bench", help="Measure speed and memory on this machine.")
 
 
@@ -380,6 +420,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"fixformer: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except Stopped as stopped:
+        print(f"fixformer: {stopped}", file=sys.stderr)
+        raise SystemExit(stopped.status) from None
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, as in `fixformer models | head`
         raise SystemExit(0) from None

@@ -35,3 +35,11 @@ class MissingExtra(UserError):
 
     def __init__(self, need: str, extra: str) -> None:
         super().__init__(f'{need} needs an optional package: pip install "fixformer[{extra}]"')
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.status = 128 + number

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from fixformer.errors import UserError
+from fixformer.errors import Stopped, UserError
 from fixformer.training.log import read_log
 from fixformer.training.run import train
-from fixformer.training.stop import Stopped
 from tiny_run import Run
 
 KILLS = 20

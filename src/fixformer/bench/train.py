@@ -62,7 +62,7 @@ def bench_train(
     rows = []
     for checkpointing in (False, True):
         measured = _in_own_process(Job(name, frames, size, batch, threads, checkpointing, repeats))
-        rows.append({"checkpointing": checkpointing, "seconds": min(measured.seconds), **asdict(measured)})
+        rows.append({"checkpointing": checkpointing, **asdict(measured), "seconds": min(measured.seconds)})
     clip = {"model": name, "frames": frames, "size": size, "batch": batch, "dtype": "float32", "optimiser": "sgd"}
     return {**clip, "machine": machine, "rows": rows}
 

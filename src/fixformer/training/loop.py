@@ -19,6 +19,7 @@ from fixformer.data.loader import TrainLoader
 from fixformer.data.mix import mix_batch, soft_targets
 from fixformer.data.seeds import generator
 from fixformer.distributed import World
+from fixformer.errors import Stopped
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import score_split
 from fixformer.train_config import Stage, TrainConfig
@@ -30,7 +31,7 @@ from fixformer.training.optim import set_rate
 from fixformer.training.saves import Saves, Snapshot, read_state, read_tensors
 from fixformer.training.schedule import learning_rate
 from fixformer.training.setup import Learner, model_settings
-from fixformer.training.stop import NotFinite, Stopped, StopRequest
+from fixformer.training.stop import NotFinite, StopRequest
 
 
 @dataclass

@@ -10,14 +10,6 @@ from fixformer.errors import UserError
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stopped(Exception):
-    """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(message)
-        self.status = 128 + number
-
-
 class StopRequest:
     """Remembers a signal instead of dying of it; workers forked inside the block remember it too, and so survive it."""
 
