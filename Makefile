@@ -9,13 +9,13 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m fixformer.demo
 
 test: $(VENV)/.installed
-	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff check --no-cache src tests tools
 	$(BIN)/ruff format --check src tests tools
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check --fix src tests tools
+	$(BIN)/ruff check --no-cache --fix src tests tools
 	$(BIN)/ruff format src tests tools
 	$(BIN)/mypy
 

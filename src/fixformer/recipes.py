@@ -55,7 +55,7 @@ def demo() -> TrainConfig:
         batch_size=16,
         ema=0.99,
         optim=OptimConfig(lr=1e-3, warmup_epochs=1, clip_norm=1.0),
-        eval=EvalConfig(views="2x3", every=6),
+        eval=EvalConfig(views="2x3", every=3),
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_hashing import textured
-from videos import encode
 
 from fixformer.data import check as checking
 from fixformer.data.check import CheckReport, check
@@ -19,6 +18,7 @@ from fixformer.data.prepare import prepare
 from fixformer.data.robust import surviving_map
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
+from videos import encode
 
 CLASSES = ("clap", "wave")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from videos import encode, jpeg, moving_square
 
 from fixformer.data import decode_pyav, packets
 from fixformer.data.decode import DecodeError, Decoder, Limits, VideoInfo, open_video
 from fixformer.errors import InputError, UnknownName, UserError
+from videos import encode, jpeg, moving_square
 
 EXPECTED = list(csv.DictReader((Path(__file__).parent / "expected_videos.csv").open()))
 BROKEN = "decord/tests__test_data__corrupted.mp4"

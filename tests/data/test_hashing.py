@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from videos import encode, moving_square
 
 from fixformer.data.decode import open_video
 from fixformer.data.hashing import TIMES, digest_file, digest_of, fingerprint, sampled_times, similar_pairs
+from videos import encode, moving_square
 
 
 def textured(seed: int, frames: int = 24) -> np.ndarray:

@@ -9,7 +9,6 @@ import av
 import numpy as np
 import pytest
 from test_hashing import textured
-from videos import encode
 
 from fixformer.data import prepare as preparing
 from fixformer.data.decode import open_video
@@ -17,6 +16,7 @@ from fixformer.data.index import Sample, load_index
 from fixformer.data.prepare import Done, FileJob, output_paths, prepare, run_prepare
 from fixformer.data.reencode import Recipe, reencode
 from fixformer.errors import InputError, SettingsConflict, UserError
+from videos import encode
 
 
 @pytest.fixture

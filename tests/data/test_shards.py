@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hashing import textured
-from videos import encode
 
 from fixformer.config import ClipSpec
 from fixformer.data import prepare_shards, shard_stream
@@ -28,6 +27,7 @@ from fixformer.data.shard_loader import ShardTrainLoader, shard_view_loader
 from fixformer.data.shard_stream import Share, eval_part, read_in_order, train_part, train_steps
 from fixformer.data.shards import Entry, ShardSet, is_shard_set, load_shards, read_index, read_member
 from fixformer.errors import SettingsConflict, UserError
+from videos import encode
 
 SPEC = ClipSpec(frames=4, size=32, short_side=32)
 

@@ -20,7 +20,7 @@ def confusion_picture(evaluation: Evaluation) -> bytes:
 
     counts = np.array(evaluation.confusion, dtype=float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    side = min(max(4.0, 0.28 * len(counts) + 2), 24)
+    side = min(max(5.0, 0.28 * len(counts) + 3.5), 24)
     figure, axes = new_figure(side, side)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="videos by class")
