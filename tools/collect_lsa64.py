@@ -1,0 +1,68 @@
+"""Write a JSON with the scores of finished runs on LSA64, and of a linear probe on pixels beside them.
+
+python tools/collect_lsa64.py ../shared/data/lsa64 results/lsa64_23.json runs/lsa64_seed0 runs/lsa64_seed1
+"""
+
+import json
+import sys
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from fixformer.config import ClipSpec, DataConfig, load
+from fixformer.data.frames import open_frames
+from fixformer.data.index import Sample
+from fixformer.data.loader import index_of
+from fixformer.data.sampling import evenly_spaced
+from fixformer.data.synthetic import linear_probe
+from fixformer.files import write_json
+from fixformer.progress import counting
+from fixformer.training.log import read_log
+
+PROBE = {"frames": 8, "short_side": 24}
+
+
+def one_run(home: Path) -> dict[str, Any]:
+    evaluation = json.loads((home / "evaluation" / "evaluation.json").read_text())
+    config = json.loads((home / "run.json").read_text())["config"]
+    steps = [row for row in read_log(home / "log.jsonl") if row["kind"] == "step"]
+    names = ("protocol_line", "metrics")
+    return {
+        "run": home.name,
+        "seed": config["seed"],
+        "threads": config["run"]["threads"],
+        "minutes_of_training": steps[-1]["seconds"] / 60,
+        "data_wait": mean(row["data_wait"] for row in steps),
+        **{name: evaluation[name] for name in names},
+    }
+
+
+def pixels(samples: list[Sample]) -> tuple[np.ndarray, np.ndarray]:
+    spec, rows = ClipSpec(keep_short_side=PROBE["short_side"]), []
+    with counting("reading pixels", len(samples)) as progress:
+        for sample in samples:
+            with open_frames(sample.path, spec) as video:
+                rows.append(video.get_frames(evenly_spaced(len(video), PROBE["frames"])).ravel())
+            progress.advance()
+    return np.stack(rows).astype(np.float32), np.array([sample.label for sample in samples])
+
+
+def main() -> None:
+    data, out, *runs = sys.argv[1:]
+    config = json.loads((Path(runs[0]) / "run.json").read_text())["config"]
+    index = index_of(load(DataConfig, {**config["data"], "path": data}))
+    train, test = pixels(index.split("train")), pixels(index.split(index.eval_split))
+    probe = linear_probe(*train, *test)
+    result = {
+        "classes": len(index.labels),
+        "videos": {"train": len(train[1]), "test": len(test[1])},
+        "probe": {**PROBE, "video_top1": probe.accuracy},
+        "runs": [one_run(Path(run)) for run in runs],
+    }
+    write_json(Path(out), result)
+
+
+if __name__ == "__main__":
+    main()
