@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from fixformer.models.attends import PerformerAttend
 from fixformer.training.ema import Ema
 from fixformer.training.loss import soft_cross_entropy
 
@@ -35,6 +36,17 @@ def test_borrowing_the_model_leaves_no_trace() -> None:
     assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items())
     assert all(torch.equal(value, average[name]) for name, value in ema.average.items())
     assert ema.average["1.num_batches_tracked"] == 1
+
+
+def test_batch_statistics_are_averaged_and_random_features_copied() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(4), PerformerAttend(4, 8, redraw_every=1))
+    ema = Ema(model, decay=0.9)
+    for step in range(20):
+        model[0](torch.randn(8, 4) + 3)
+        model[1].count_pass()
+        ema.update(model, step)
+    assert torch.equal(ema.average["1.projection_RE"], model[1].projection_RE)
+    assert 0 < ema.average["0.running_mean"].mean() < model[0].running_mean.mean()
 
 
 def test_the_loss_is_smoothing_cross_entropy() -> None:

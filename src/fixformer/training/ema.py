@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 
 class Ema:
-    """An exponential moving average of a model's floating-point state; the rest of its state is copied."""
+    """An exponential moving average of what a model learns; the rest of its state is copied."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
+        self.learnt = learnt_names(model)
         self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
@@ -19,7 +20,7 @@ class Ema:
         """After step number `step` (from 0). Early averages are short, to forget the initial weights soon."""
         keep = min(self.decay, (1 + step) / (10 + step))
         for name, value in model.state_dict().items():
-            if value.is_floating_point():
+            if name in self.learnt:
                 self.average[name].lerp_(value, 1 - keep)
             else:
                 self.average[name].copy_(value)
@@ -39,3 +40,18 @@ class Ema:
             own: Tensor = self.average[name].clone()
             self.average[name].copy_(value)
             value.copy_(own)
+
+
+def learnt_names(model: nn.Module) -> set[str]:
+    """Parameters, and the statistics of batch norms, which follow them.
+
+    Other buffers may be made of numbers whose mean is nothing: Performer's random features are orthogonal, their
+    average is not.
+    """
+    statistics = {
+        f"{name}.{kind}".removeprefix(".")
+        for name, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        for kind in ("running_mean", "running_var")
+    }
+    return statistics | {name for name, _ in model.named_parameters(remove_duplicate=False)}
