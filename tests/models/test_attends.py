@@ -157,6 +157,20 @@ def test_performer_draws_anew_in_training_only() -> None:
     assert int(attentions(other)[0].attend.passes) == 4
 
 
+def test_performer_draws_alike_in_every_process() -> None:
+    """Processes are seeded apart; they share what a model is built, or resumed, with."""
+    first = tiny("performer", redraw_every=2, dropout=0.0).train()
+    second = copy.deepcopy(first)
+    drawn = []
+    for seed, model in enumerate((first, second)):
+        torch.manual_seed(seed)
+        for _ in range(2):
+            model(clip())
+        drawn.append([attention.attend.projection_RE for attention in attentions(model)])
+    assert all(torch.equal(one, two) for one, two in zip(*drawn, strict=True))
+    assert not torch.equal(drawn[0][0], drawn[0][1])
+
+
 @pytest.mark.parametrize("kind", ["performer", "orthoformer", "lara"])
 def test_recomputed_blocks_see_the_same_draw(kind: str) -> None:
     settings = {"redraw_every": 1} if kind == "performer" else {}

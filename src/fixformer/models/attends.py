@@ -74,24 +74,29 @@ class CosformerAttend(AssociativeAttend):
 class PerformerAttend(AssociativeAttend):
     """Random features, the same for all heads, saved with the weights.
 
-    In training they are drawn anew every `redraw_every` passes, in evaluation never.
+    In training they are drawn anew every `redraw_every` passes, in evaluation never. What is drawn follows from `seed`
+    and the number of passes: processes that train one model together draw alike, and a resumed run draws as before.
     """
 
     projection_RE: Tensor
     passes: Tensor
+    seed: Tensor
 
     def __init__(self, width: int, features: int, redraw_every: int, association: Association = "auto") -> None:
         super().__init__(association)
         self.redraw_every = redraw_every
         self.register_buffer("projection_RE", orthogonal_projection(features, width))
         self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seed", torch.randint(2**62, ()))
 
     @torch.compiler.disable
     def count_pass(self) -> None:
         """Draw anew if it is time. Called before the blocks, not within: a recomputed block must find the same."""
         self.passes += 1
         if int(self.passes) % self.redraw_every == 0:
-            self.projection_RE.copy_(orthogonal_projection(*self.projection_RE.shape))
+            generator = torch.Generator().manual_seed(int(self.seed) + int(self.passes))
+            features, width = self.projection_RE.shape
+            self.projection_RE.copy_(orthogonal_projection(features, width, generator))
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         return performer_attention(q_GhNE, k_GhNE, v_GhNE, self.projection_RE, association=self.association)
