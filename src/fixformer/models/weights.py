@@ -31,6 +31,7 @@ from fixformer.models.zoo.weights_class_token import (
 from fixformer.models.zoo.weights_mvit import from_pytorchvideo_mvit
 from fixformer.models.zoo.weights_slowfast import from_pytorchvideo_slowfast
 from fixformer.models.zoo.weights_tsm import from_motionsqueeze, from_tsm
+from fixformer.models.zoo.weights_vivit_grid import VOLUME, Grid, grid_beside, with_grid
 from fixformer.models.zoo.weights_x3d import from_pytorchvideo_x3d
 
 StateDict = Mapping[str, Tensor]
@@ -207,17 +208,22 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         ) from None
 
 
-def load_weights(model: nn.Module, weights: StateDict | str | Path, *, quiet: bool = False) -> LoadReport:
+def load_weights(
+    model: nn.Module, weights: StateDict | str | Path, *, grid: Grid | None = None, quiet: bool = False
+) -> LoadReport:
     """Load a file or a state dict, ours or foreign, into `model`, and print the report to stderr.
 
     Tables of time and position are interpolated to the model's clip; a classifier of other classes stays as it is.
-    Anything else that does not fit is an error that names the first differing tensor.
+    Anything else that does not fit is an error that names the first differing tensor. `grid` is needed for a ViViT of
+    transformers whose number of positions leaves open how many frames, rows and columns of tokens they are.
     """
-    foreign = read_weights(weights) if isinstance(weights, str | Path) else weights
+    foreign = weights if isinstance(weights, Mapping) else read_weights(weights)
     source, named = _in_our_names(foreign)
+    own = model.state_dict()
     if source in IMAGE_MODELS and isinstance(model, VideoModel):
         named = model.adapt_image_weights(named)
-    own = model.state_dict()
+    if VOLUME in own and VOLUME in named and named[VOLUME].ndim == 2:
+        named = with_grid(named, grid or (None if isinstance(weights, Mapping) else grid_beside(Path(weights))))
     report = LoadReport(source)
     fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named}
     _check_missing(own, fitted, source)
@@ -241,9 +247,6 @@ def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor
     if value.shape == target.shape:
         report.taken.append(name)
         return value
-    if value.ndim == 2 and name == "position_embed.volume" and value.numel() == target.numel():
-        report.taken.append(name)
-        return value.view_as(target)
     resize = next((resize for pattern, resize in TABLES if fnmatchcase(name, pattern)), None)
     if resize and value.ndim == target.ndim and value.shape[-1] == target.shape[-1]:
         report.interpolated.append(name)

@@ -80,7 +80,7 @@ def from_transformers_timesformer(state_dict: Mapping[str, Tensor]) -> dict[str,
 
 
 def from_transformers_vivit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of `ViViT` from transformers'. Its positions stay a list: only the model knows their grid."""
+    """The state dict of `ViViT` from transformers'. Its positions stay a list, whose grid it does not say."""
     ours = rename(state_dict, VIVIT_RULES)
     table_1ND = ours.pop("position_embeddings", None)
     if table_1ND is not None:
