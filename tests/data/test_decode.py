@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fixformer.data import decode_pyav, packets
-from fixformer.data.decode import DecodeError, Decoder, Limits, VideoInfo, open_video
+from fixformer.data.decode import DecodeError, Decoder, Limits, Policy, VideoInfo, open_video
 from fixformer.errors import InputError, UnknownName, UserError
 from videos import encode, jpeg, moving_square
 
@@ -358,6 +358,27 @@ def test_image_folder_with_a_damaged_image(tmp_path: Path) -> None:
     with open_video(tmp_path, policy="partial") as video:
         assert len(video) == 3
         assert [fault.frame for fault in video.faults] == [1]
+
+
+def test_image_folder_with_odd_names(tmp_path: Path) -> None:
+    for name in ("²5.jpg", "x².jpg", "10.jpg", "9.jpg"):
+        (tmp_path / name).write_bytes(jpeg(moving_square(1)[0]))
+    (tmp_path / "._9.jpg").write_bytes(b"macOS writes such files beside the real ones")
+    with open_video(tmp_path) as video:
+        assert len(video.get_frames(range(len(video)))) == 4
+
+
+@pytest.mark.parametrize("policy", ["strict", "partial"])
+def test_image_folder_within_limits(tmp_path: Path, policy: Policy) -> None:
+    for number, picture in enumerate(moving_square(5)):
+        (tmp_path / f"{number}.jpg").write_bytes(jpeg(picture))
+    with pytest.raises(DecodeError, match="more than 4 frames"):
+        open_video(tmp_path, policy=policy, limits=Limits(frames=4))
+    with (
+        open_video(tmp_path, policy=policy, limits=Limits(seconds=1e-4)) as video,
+        pytest.raises(DecodeError, match=r"gave up after 0\.0001 s"),
+    ):
+        video.get_frames(range(5))
 
 
 def test_not_a_video(tmp_path: Path, videos: Path) -> None:

@@ -11,7 +11,7 @@ import av
 import numpy as np
 from av.video.frame import VideoFrame
 
-from fixformer.data.containers import check_pixels, open_stream, reason
+from fixformer.data.containers import Deadline, check_pixels, open_stream, reason
 from fixformer.data.decode import DecodeError, Fault, Limits, Policy, VideoInfo
 from fixformer.data.decode_base import DecoderBase
 from fixformer.data.pictures import Canvas
@@ -28,9 +28,11 @@ class ImageFolderDecoder(DecoderBase):
     ) -> None:
         super().__init__(str(folder), limits)
         self._policy, self._short_side, self._fps = policy, short_side, fps
-        self._paths = sorted((p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
+        self._paths = image_paths(folder)
         if not self._paths:
             raise DecodeError("a folder without images", file=str(folder))
+        if len(self._paths) > limits.frames:
+            raise DecodeError(f"more than {limits.frames:,} frames, the limit (Limits.frames)", file=str(folder))
         self._faults: list[Fault] = []
         self._good: list[Path] | None = None
         self._canvas: Canvas | None = None
@@ -71,10 +73,12 @@ class ImageFolderDecoder(DecoderBase):
 
     def get_frames(self, indices: Sequence[int]) -> np.ndarray:
         wanted = self._check_range(indices)
+        deadline = Deadline(self._limits.seconds, self._file)
         canvas = self._get_canvas()
         frames_THWC = self._allocate(len(wanted), canvas.size)
         for place, index in enumerate(wanted):
             frames_THWC[place] = canvas.rgb(self._decode(self._good_paths()[index]))
+            deadline.check()
         return frames_THWC
 
     def close(self) -> None:
@@ -83,12 +87,15 @@ class ImageFolderDecoder(DecoderBase):
     def _good_paths(self) -> list[Path]:
         """All images; under the policy "partial" those that decode, which takes trying each."""
         if self._good is None:
-            self._good = self._paths if self._policy == "strict" else [p for p in self._paths if self._decodes(p)]
+            deadline = Deadline(self._limits.seconds, self._file)
+            strict = self._policy == "strict"
+            self._good = self._paths if strict else [p for p in self._paths if self._decodes(p, deadline)]
             if not self._good:
                 raise DecodeError(f"not one of {len(self._paths)} images could be decoded", file=self._file)
         return self._good
 
-    def _decodes(self, path: Path) -> bool:
+    def _decodes(self, path: Path, deadline: Deadline) -> bool:
+        deadline.check()
         try:
             self._decode(path)
         except DecodeError as error:
@@ -116,7 +123,13 @@ class ImageFolderDecoder(DecoderBase):
         return frame
 
 
+def image_paths(folder: Path) -> list[Path]:
+    """The images that are the frames, in order. A name with a leading dot is a system's own (macOS: `._0.png`)."""
+    found = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
+    return sorted(found, key=natural_key)
+
+
 def natural_key(path: Path) -> list[tuple[int, int, str]]:
-    """Sorts numbers in names by value, and before letters."""
-    parts = re.split(r"(\d+)", path.name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part]
+    """Sorts numbers in names by value, and before letters; only 0 to 9 are digits here, `²` is a letter."""
+    parts = re.split(r"([0-9]+)", path.name)
+    return [(0, int(part), "") if i % 2 else (1, 0, part) for i, part in enumerate(parts) if part]
