@@ -139,4 +139,18 @@ def test_frames_between_seconds() -> None:
     assert sampling.frames_between(times, None, None) == (0, 100)
     assert sampling.frames_between(times, 2.0, 4.0) == (20, 20)
     assert sampling.frames_between(times, 2.05, 4.05) == (20, 21)
-    assert sampling.frames_between(times, 50.0, 60.0) == (99, 1)
+    assert sampling.frames_between(times, 9.95, 60.0) == (99, 1)
+    assert sampling.frames_between(times, 2.01, 2.02) == (20, 1)
+    assert sampling.frames_between(times[:1], 0.0, 3.0) == (0, 1)
+
+
+@pytest.mark.parametrize("part", [(50.0, 60.0), (10.0, None), (3.0, 1.0), (2.0, 2.0), (-5.0, -1.0), (None, 0.0)])
+def test_a_part_outside_the_video_is_refused(part: tuple[float | None, float | None]) -> None:
+    with pytest.raises(sampling.ShortVideoError, match="nothing of a video of 10 s"):
+        sampling.frames_between(np.arange(100) / 10, *part)
+
+
+@pytest.mark.parametrize("part", [(float("nan"), None), (None, float("nan")), (float("nan"), 3.0)])
+def test_a_part_without_numbers_is_refused(part: tuple[float | None, float | None]) -> None:
+    with pytest.raises(sampling.ShortVideoError, match="nan s"):
+        sampling.frames_between(np.arange(100) / 10, *part)

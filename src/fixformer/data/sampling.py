@@ -7,16 +7,18 @@ float32 rounding included (`golden/sampling.json`).
 Legend: n frames in the video, T frames in the clip, K test clips.
 """
 
+import math
+
 import numpy as np
 import torch
 
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
 
 SHORT_POLICIES = ("repeat_last", "loop", "error")
 
 
-class ShortVideoError(UserError):
-    """A video with fewer frames than its clip needs, under the policy "error"."""
+class ShortVideoError(InputError):
+    """A video without the listed part, or (under the policy "error") with fewer frames than its clip needs."""
 
 
 def segment_bounds(n: int, frames: int) -> np.ndarray:
@@ -104,11 +106,26 @@ def clock_ticks(timestamps: np.ndarray, fps: float) -> np.ndarray:
 
 
 def frames_between(timestamps: np.ndarray, start: float | None, end: float | None) -> tuple[int, int]:
-    """First index and number of frames on show from `start` to `end` seconds; never empty."""
+    """First index and number of frames on show from `start` to `end` seconds, at least one."""
+    _check(len(timestamps), 1)
+    # nothing says how long the only frame of a video is on show
+    seconds = float(2 * timestamps[-1] - timestamps[-2]) if len(timestamps) > 1 else math.inf
+    if problem := part_problem(start, end, seconds):
+        raise ShortVideoError(f"{problem}; correct the list.")
     first = 0 if start is None else int(np.searchsorted(timestamps, start + 1e-9, side="right")) - 1
     first = min(max(first, 0), len(timestamps) - 1)
     stop = len(timestamps) if end is None else int(np.searchsorted(timestamps, end - 1e-9, side="left"))
     return first, max(stop - first, 1)
+
+
+def part_problem(start: float | None, end: float | None, seconds: float) -> str | None:
+    """Why the part from `start` to `end` is nothing of a video of this duration; None if it is something."""
+    begin, stop = 0.0 if start is None else start, math.inf if end is None else end
+    # written so that nan, of which every comparison is false, is refused
+    if begin < seconds and stop > max(begin, 0.0):
+        return None
+    part = f"from {begin:g} s to {'its end' if end is None else f'{end:g} s'}"
+    return f"the part {part} is nothing of a video of {seconds:g} s"
 
 
 def _stretched(n: int, frames: int, short: str) -> int:
