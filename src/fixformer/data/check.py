@@ -1,7 +1,7 @@
 """`fixformer check`: look at every file of a data set before trusting a score on it.
 
 Every listed file is decoded from beginning to end. What is learned is kept (`facts`), so a second check only looks at
-what changed, and training need not look again.
+what changed.
 """
 
 import os
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fixformer.data.content import stamp_of
 from fixformer.data.duplicates import Duplicates, find_duplicates
 from fixformer.data.facts import FactStore, FileFacts, examine
 from fixformer.data.findings import Finding, all_findings, readable_counts
 from fixformer.data.index import Index, load_index
 from fixformer.data.robust import surviving_map
-from fixformer.data.shards import file_of
 from fixformer.progress import counting
 
 UNREADABLE_SHARE = 0.05
@@ -103,8 +103,7 @@ def learn(index: Index, store: FactStore, workers: int, again: bool = False) -> 
 
 
 def _killer(path: str) -> FileFacts:
-    stat = file_of(path).stat()
-    return FileFacts(path, stat.st_size, stat.st_mtime_ns, "unreadable", "the decoder crashed on it")
+    return FileFacts(path, *stamp_of(path), "unreadable", "the decoder crashed on it")
 
 
 def _count_split(index: Index, split: str, by_path: dict[str, FileFacts], min_frames: int) -> dict[str, int]:
@@ -132,7 +131,7 @@ def _reasons(index: Index, by_path: dict[str, FileFacts], duplicates: Duplicates
     empty = [name for i, name in enumerate(index.labels) if not readable["train", i]]
     if empty:
         yield f"{len(empty)} of {len(index.labels)} classes have no readable training video, first {empty[0]!r}"
-    tested = [sample.path for sample in index.samples if sample.split != "train"]
-    leaked = sum(path in duplicates.leaked_paths for path in set(tested))
-    if leaked > LEAK_SHARE * len(tested):
-        yield f"{leaked} of {len(tested)} test videos are also training videos"
+    tested = sum(sample.split != "train" for sample in index.samples)
+    leaked = sum(sample.split != "train" for group in duplicates.leaked for sample in group)
+    if leaked > LEAK_SHARE * tested:
+        yield f"{leaked} of {tested} test videos are also training videos"

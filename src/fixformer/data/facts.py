@@ -1,7 +1,7 @@
 """What looking at a file once tells about it, kept so that nobody needs to look twice.
 
 `examine` decodes a whole file. Facts are stored as lines of JSON under the user's cache directory, found by the file's
-path and valid while its size and time of change stay the same.
+path and valid while its size and time of change (those of its images, for a folder) stay the same.
 """
 
 import hashlib
@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from fixformer.data.content import content_digest, stamp_of
 from fixformer.data.decode import DecodeError, Decoder, Limits, NoVideoStream, Policy, open_video
-from fixformer.data.hashing import digest_file, digest_of, fingerprint, sampled_times
-from fixformer.data.shards import file_of, is_member, read_member
+from fixformer.data.hashing import digest_of, fingerprint, sampled_times
+from fixformer.data.shards import is_member, read_member
 from fixformer.errors import InputError
 
 FORMAT = 1
@@ -61,9 +62,9 @@ class FileFacts:
 def examine(path: str, limits: Limits = Limits()) -> FileFacts:  # noqa: B008 - frozen
     """Decode a file from beginning to end and tell what was found; never raises for what is wrong with the file."""
     try:
-        stat = file_of(path).stat()
-        identity: dict[str, Any] = {"path": path, "size": stat.st_size, "changed": stat.st_mtime_ns}
-        source, digest = _read(path, stat.st_size)
+        stamp = stamp_of(path)
+        identity: dict[str, Any] = {"path": path, "size": stamp.size, "changed": stamp.changed}
+        source, digest = _read(path, stamp.size)
     except OSError as error:
         return FileFacts(path, 0, 0, "missing", error.strerror or str(error))
     try:
@@ -80,17 +81,12 @@ def examine(path: str, limits: Limits = Limits()) -> FileFacts:  # noqa: B008 - 
 
 
 def _read(path: str, size: int) -> tuple[Path | bytes, str]:
-    """The file, in memory unless it is large, and its digest; a folder of images is its names and sizes."""
+    """What to decode, in memory unless it is large or a folder, and its digest."""
     place = Path(path)
-    if is_member(path):
-        data = read_member(path)
-        return data, digest_of(data)
-    if place.is_dir():
-        listing = sorted((entry.name, entry.stat().st_size) for entry in place.iterdir())
-        return place, digest_of(json.dumps(listing).encode())
-    if size > READ_AT_ONCE:
-        return place, digest_file(place)
-    data = place.read_bytes()
+    member = is_member(path)
+    if not member and (place.is_dir() or size > READ_AT_ONCE):
+        return place, content_digest(path)
+    data = read_member(path) if member else place.read_bytes()
     return data, digest_of(data)
 
 
@@ -149,10 +145,9 @@ class FactStore:
         if known is None:
             return None
         try:
-            stat = file_of(path).stat()
+            return known if (known.size, known.changed) == stamp_of(path) else None
         except OSError:
             return None
-        return known if (known.size, known.changed) == (stat.st_size, stat.st_mtime_ns) else None
 
     def add(self, facts: Iterable[FileFacts]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

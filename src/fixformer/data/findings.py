@@ -1,12 +1,14 @@
 """What can be wrong with a data set, one kind at a time."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fixformer.data.duplicates import Duplicates, Group
 from fixformer.data.facts import FileFacts
-from fixformer.data.index import Index
+from fixformer.data.index import Index, Sample
+from fixformer.data.sampling import part_problem
 
 PLAIN_RATES = (5.0, 120.0)
 
@@ -30,10 +32,13 @@ def all_findings(
         ("missing", "listed, but there is no such file"): [sample.path for sample in index.missing],
         **_files(list(by_path.values()), min_frames),
         ("frame_count", "has another number of frames than the list says"): _wrong_claims(index, by_path),
-        ("leak", "is in the training and in the test part, byte for byte"): _lines(duplicates.leaked),
-        ("similar", "looks the same as a training video, though its bytes differ"): _lines(duplicates.similar),
-        ("label_conflict", "has the same content under different labels"): _lines(duplicates.contradicting),
-        ("duplicate", "is several times in its part"): _lines(duplicates.repeated),
+        ("outside", "is a part that its file does not have"): _outside(index, by_path),
+        ("leak", "is in the training and in the test part, byte for byte"): _lines(index, duplicates.leaked),
+        ("similar", "looks the same as a training video, though its bytes differ"): list(
+            map(" = ".join, duplicates.similar)
+        ),
+        ("label_conflict", "has the same content under different labels"): _lines(index, duplicates.contradicting),
+        ("duplicate", "is several times in its part"): _lines(index, duplicates.repeated),
         ("label_mismatch", "is a class of test videos that no readable training video has"): _untrained(index, by_path),
         ("empty_class", "is a class without a readable test video"): _untested(index, by_path),
     }
@@ -43,8 +48,18 @@ def all_findings(
 
 
 def readable_counts(index: Index, by_path: dict[str, FileFacts]) -> Counter[tuple[str, int]]:
-    """Readable videos by (split, label)."""
-    return Counter((s.split, s.label) for s in index.samples if by_path[s.path].readable)
+    """Videos by (split, label) that are readable and have the listed part."""
+    good = (s for s in index.samples if by_path[s.path].readable and not missing_part(s, by_path[s.path]))
+    return Counter((s.split, s.label) for s in good)
+
+
+def missing_part(sample: Sample, facts: FileFacts) -> str | None:
+    """Why a readable file does not have the part that a sample is; None if it does."""
+    if sample.start is None and sample.end is None:
+        return None
+    if facts.frames > 1 and facts.duration == 0:
+        return "a part in seconds of a video without a clock"
+    return part_problem(sample.start, sample.end, facts.duration if facts.frames > 1 else math.inf)
 
 
 def truncated(facts: FileFacts) -> bool:
@@ -107,5 +122,18 @@ def _untested(index: Index, by_path: dict[str, FileFacts]) -> list[str]:
     return [name for i, name in enumerate(index.labels) if i not in tested] if tested else []
 
 
-def _lines(groups: list[Group]) -> list[str]:
-    return [" = ".join(group) for group in groups]
+def _outside(index: Index, by_path: dict[str, FileFacts]) -> list[str]:
+    readable = [(s, by_path[s.path]) for s in index.samples if by_path[s.path].readable]
+    return [f"{s.path}: {problem}" for s, facts in readable if (problem := missing_part(s, facts))]
+
+
+def _lines(index: Index, groups: Iterable[Group]) -> list[str]:
+    return [" = ".join(_names(index, group)) for group in groups]
+
+
+def _names(index: Index, group: Group) -> Iterator[str]:
+    """Paths; with what sets them apart where one path is listed several times."""
+    times = Counter(sample.path for sample in group)
+    for sample in group:
+        label = index.labels[sample.label] if sample.label >= 0 else "no label"
+        yield f"{sample.path} ({sample.split}, {label})" if times[sample.path] > 1 else sample.path
