@@ -93,8 +93,6 @@ def test_transformers_names_give_the_same_as_timm_names(on_disk: bool) -> None:
     ours = from_timm_vit(timm_vit())
     torch.manual_seed(0)
     theirs = from_transformers_vit(transformers_vit(on_disk))
-    theirs.pop("embeddings.cls_token")
-    ours.pop("cls_token")
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -171,9 +169,42 @@ def test_what_does_not_fit_names_the_first_differing_tensor() -> None:
     del short["blocks.1.mlp.fc2.bias"]
     with pytest.raises(WeightsError, match=r"blocks\.1\.mlp\.body\.fc2\.bias is in the model, not in the file"):
         load_weights(vit(), short, quiet=True)
-    deeper = vit(depth=3).state_dict()
-    report = load_weights(vit(), deeper, quiet=True)
-    assert all(name.startswith("blocks.2.") for name in report.unused)
+    with pytest.raises(WeightsError, match=r"the model has no blocks\.2; build the model as deep as the file"):
+        load_weights(vit(), vit(depth=3).state_dict(), quiet=True)
+
+
+def test_files_that_nobody_here_wrote_are_said_to_be_unknown() -> None:
+    with pytest.raises(WeightsError, match=r"'backbone\.stem\.weight'.*known are TimeSformer"):
+        load_weights(vit(), {"backbone.stem.weight": torch.zeros(1)}, quiet=True)
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_bare_vit_of_transformers_is_recognised(on_disk: bool) -> None:
+    bare = {name.removeprefix("vit."): value for name, value in transformers_vit(on_disk).items()}
+    bare = {name: value for name, value in bare.items() if not name.startswith("classifier.")}
+    report = load_weights(vit(), bare, quiet=True)
+    assert (report.source, report.unused) == ("a ViT of transformers", ["cls_token"])
+    del bare["encoder.layer.0.attention.attention.key.bias" if on_disk else "layers.0.attention.k_proj.bias"]
+    with pytest.raises(WeightsError, match=r"blocks\.0\.space\.body\.query\.bias' without its key and value"):
+        load_weights(vit(), bare, quiet=True)
+
+
+def test_weight_and_bias_of_the_classifier_stay_together() -> None:
+    """A head of another width with as many classes, and one without bias: neither is taken by half."""
+    wider, half = timm_vit(), timm_vit()
+    wider |= {"head.weight": torch.randn(CLASSES, 2 * WIDTH), "head.bias": torch.randn(CLASSES)}
+    half |= {"head.weight": torch.randn(CLASSES, WIDTH)}
+    del half["head.bias"]
+    for file in (wider, half):
+        model = vit()
+        before = {name: value.clone() for name, value in model.state_dict().items() if name.startswith("head.fc.")}
+        report = load_weights(model, file, quiet=True)
+        assert {"head.fc.weight", "head.fc.bias"} <= set(report.initial)
+        assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+    ours = vit().state_dict()
+    ours["head.fc.weight"] = torch.randn(CLASSES, 2 * WIDTH)
+    with pytest.raises(WeightsError, match=r"head\.fc\.weight is \(5, 64\)"):
+        load_weights(vit(), ours, quiet=True)
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

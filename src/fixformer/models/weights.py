@@ -27,6 +27,7 @@ from fixformer.models.zoo.weights_class_token import (
     from_transformers_timesformer,
     from_transformers_vivit,
     from_xvit,
+    joined,
 )
 from fixformer.models.zoo.weights_mvit import from_pytorchvideo_mvit
 from fixformer.models.zoo.weights_slowfast import from_pytorchvideo_slowfast
@@ -66,7 +67,9 @@ TRANSFORMERS_RULES: Rules = (
     (r"^(vit|deit)\.", ""),
     (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
     (r"attention\.attention\.(query|key|value)\.", r"space.body.\1."),
-    (r"attention\.(q|k|v)_proj\.", r"space.body.\1."),
+    (r"attention\.q_proj\.", "space.body.query."),
+    (r"attention\.k_proj\.", "space.body.key."),
+    (r"attention\.v_proj\.", "space.body.value."),
     (r"attention\.(?:output\.dense|o_proj)\.", "space.body.proj."),
     (r"layernorm_before\.", "space.norm."),
     (r"layernorm_after\.", "mlp.norm."),
@@ -74,6 +77,7 @@ TRANSFORMERS_RULES: Rules = (
     (r"(?<!attention\.)(?:output\.dense|mlp\.fc2)\.", "mlp.body.fc2."),
     (r"^embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
     (r"^embeddings\.position_embeddings$", "position_embed.table"),
+    (r"^embeddings\.cls_token$", "cls_token"),
     (r"^layernorm\.", "norm."),
     (r"^(?:cls_)?classifier\.", "head.fc."),
 )
@@ -95,27 +99,13 @@ def from_timm_vit(state_dict: StateDict) -> dict[str, Tensor]:
 def from_transformers_vit(state_dict: StateDict) -> dict[str, Tensor]:
     """Our names for a ViT or DeiT of transformers, as it lies on disk or in memory."""
     named = {_renamed(name, TRANSFORMERS_RULES): value for name, value in state_dict.items()}
-    return _vit(_fused_qkv(named))
+    return _vit(joined(named))
 
 
 def _renamed(name: str, rules: Rules) -> str:
     for pattern, replacement in rules:
         name = re.sub(pattern, replacement, name)
     return name
-
-
-def _fused_qkv(named: dict[str, Tensor]) -> dict[str, Tensor]:
-    fused = {}
-    for name, value in named.items():
-        match = re.fullmatch(r"(.*\.body)\.(query|q)\.(weight|bias)", name)
-        if match:
-            stem, query, kind = match.groups()
-            others = ("key", "value") if query == "query" else ("k", "v")
-            parts = [value, *(named[f"{stem}.{other}.{kind}"] for other in others)]
-            fused[f"{stem}.qkv.{kind}"] = torch.cat(parts)
-        elif not re.search(r"\.body\.(key|value|k|v)\.(weight|bias)$", name):
-            fused[name] = value
-    return fused
 
 
 def _vit(named: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -136,22 +126,33 @@ def _grid_table(table: Tensor) -> Tensor:
     return table[0, table.shape[1] - side * side :].unflatten(0, (side, side))
 
 
+OURS = "fixformer"
 RELEASED = "the released code"
 IMAGE_MODELS = ("a ViT of transformers", "a ViT of timm")
-# Tried in this order: a mark is a name that no earlier system and not our own Transformer has.
+RESNET = "a ResNet of torchvision"
+# Tried in this order: a mark is the beginning of "name axes", which no earlier system and none of our models has.
 CONVERTERS: dict[str, tuple[str, Callable[[StateDict], dict[str, Tensor]]]] = {
-    "TimeSformer (transformers)": (r"timesformer\.", from_transformers_timesformer),
-    "ViViT (transformers)": (r"vivit\.", from_transformers_vivit),
+    "TimeSformer (transformers)": (
+        r"timesformer\.|encoder\.layer\.\d+\.(temporal_attention|attention\.attention\.qkv)\.",
+        from_transformers_timesformer,
+    ),
+    "ViViT (transformers)": (
+        r"vivit\.|embeddings\.patch_embeddings\.projection\.weight 5$",
+        from_transformers_vivit,
+    ),
     "Motionformer": (r"(module\.)?patch_embed_3d\.", from_motionformer),
-    "XViT": (r"(module\.)?base_model\.cls_token$", from_xvit),
+    "XViT": (r"(module\.)?base_model\.cls_token ", from_xvit),
     "MViT (pytorchvideo)": (r"cls_positional_encoding\.", from_pytorchvideo_mvit),
     "SlowFast (pytorchvideo)": (r"blocks\.\d+\.multipathway_", from_pytorchvideo_slowfast),
     "X3D (pytorchvideo)": (r"blocks\.0\.conv\.conv_t\.", from_pytorchvideo_x3d),
     "MotionSqueeze": (r"(module\.)?(base_model\.)?chnl_reduction\.", from_motionsqueeze),
     "TSM": (r"(module\.)?base_model\.(conv1|layer\d)\.", from_tsm),
-    "a ResNet of torchvision": (r"layer1\.0\.conv1\.", from_tsm),
+    RESNET: (r"layer1\.0\.conv1\.", from_tsm),
     RELEASED: (r"base_model\.|consensus\.", from_released),
-    "a ViT of transformers": (r"(vit|deit)\.embeddings\.", from_transformers_vit),
+    "a ViT of transformers": (
+        r"(vit|deit)\.embeddings\.|embeddings\.patch_embeddings\.projection\.weight 4$",
+        from_transformers_vit,
+    ),
     "a ViT of timm": (r"blocks\.\d+\.attn\.qkv\.", from_timm_vit),
 }
 
@@ -188,10 +189,11 @@ TABLES: tuple[tuple[str, Callable[[Tensor, Sequence[int]], Tensor]], ...] = (
     ("*.attend.keys", resize_slots),
     ("*.attend.values", resize_slots),
 )
-# Parts that other systems do not have, and may be missing from their files.
-OPTIONAL = (
-    *("*.steps.fixate.*", "*.attend.*", "*.time.*", "*.time_fc.*", "*.dwconv.*", "time_embed.*", "position_embed.*"),
-    *("head.*", "head_*", "pre_logits.*", "temporal_*", "motion.*", "*.num_batches_tracked"),
+# Parts that may be missing from the files of others: what is added to their networks, the classifier, counters.
+ADDED = ("*.steps.fixate.*", "*.attend.*", "motion.*", "head.*", "head_*", "*.num_batches_tracked")
+# And from files of images, or of code that has no such part: all that knows of time and place.
+UNKNOWN_TO_IMAGES = (
+    *("*.time.*", "*.time_fc.*", "*.dwconv.*", "time_embed.*", "position_embed.*", "pre_logits.*", "temporal_*"),
 )
 
 
@@ -220,17 +222,20 @@ def load_weights(
     foreign = weights if isinstance(weights, Mapping) else read_weights(weights)
     source, named = _in_our_names(foreign)
     own = model.state_dict()
+    _check_known(named, own, source)
     if source in IMAGE_MODELS and isinstance(model, VideoModel):
         named = model.adapt_image_weights(named)
     if VOLUME in own and VOLUME in named and named[VOLUME].ndim == 2:
         named = with_grid(named, grid or (None if isinstance(weights, Mapping) else grid_beside(Path(weights))))
     report = LoadReport(source)
-    fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named}
-    _check_missing(own, fitted, source)
+    fresh = _fresh_head(named, own, source)
+    fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named and name not in fresh}
     report.initial += [name for name in own if name not in fitted]
     report.unused += [name for name in named if name not in own]
     report.unused += [name for name in foreign if source == RELEASED and name.startswith("new_fc.")]
-    model.load_state_dict({name: value for name, value in fitted.items() if value is not None}, strict=False)
+    _check_missing((name for name in report.initial if name not in fresh), source)
+    _check_depth(report.unused, own, source)
+    model.load_state_dict(fitted, strict=False)
     if not quiet:
         print(report, file=sys.stderr)
     return report
@@ -238,12 +243,41 @@ def load_weights(
 
 def _in_our_names(foreign: StateDict) -> tuple[str, dict[str, Tensor]]:
     for source, (mark, convert) in CONVERTERS.items():
-        if any(re.match(mark, name) for name in foreign):
+        if any(re.match(mark, f"{name} {tensor.ndim}") for name, tensor in foreign.items()):
             return source, convert(foreign)
-    return "fixformer", dict(foreign)
+    return OURS, dict(foreign)
 
 
-def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor | None:
+def _check_known(named: StateDict, own: StateDict, source: str) -> None:
+    if source == OURS and own.keys().isdisjoint(named):
+        raise WeightsError(
+            f"no name in the weights, the first of them {next(iter(named), 'of none')!r}, is one of the model or of a "
+            f"system known here; known are {', '.join(CONVERTERS)}."
+        )
+
+
+def _fresh_head(named: StateDict, own: StateDict, source: str) -> set[str]:
+    """The layers of the head that stay initial, whole: a weight or a bias alone belongs to another classifier."""
+    layers: dict[str, list[str]] = {}
+    for name in own:
+        if name.startswith("head."):
+            layers.setdefault(name.rpartition(".")[0], []).append(name)
+    unfit = [names for names in layers.values() if any(_shape(named, name) != own[name].shape for name in names)]
+    if source == OURS:  # only the number of classes may differ
+        unfit = [names for names in unfit if all(_rows_differ(named, own, name) for name in names)]
+        unfit = [names for names in unfit if names == layers.get("head.fc")]
+    return {name for names in unfit for name in names}
+
+
+def _shape(named: StateDict, name: str) -> torch.Size | None:
+    return named[name].shape if name in named else None
+
+
+def _rows_differ(named: StateDict, own: StateDict, name: str) -> bool:
+    return name in named and len(named[name]) != len(own[name]) and named[name].shape[1:] == own[name].shape[1:]
+
+
+def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor:
     if value.shape == target.shape:
         report.taken.append(name)
         return value
@@ -251,20 +285,34 @@ def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor
     if resize and value.ndim == target.ndim and value.shape[-1] == target.shape[-1]:
         report.interpolated.append(name)
         return resize(value.float(), target.shape[:-1])
-    if name.startswith("head.fc.") and value.shape[1:] == target.shape[1:]:
-        report.initial.append(name)
-        return None
-    if name.startswith("head.") and report.source != "fixformer":
-        report.initial.append(name)
-        return None
     raise WeightsError(
         f"the weights of {report.source} do not fit: {name} is {tuple(value.shape)} in the file, "
         f"{tuple(target.shape)} in the model; build the model in the file's size."
     )
 
 
-def _check_missing(own: Iterable[str], fitted: Mapping[str, object], source: str) -> None:
-    optional = OPTIONAL if source != "fixformer" else ()
-    for name in own:
-        if name not in fitted and not any(fnmatchcase(name, pattern) for pattern in optional):
+def _check_missing(names: Iterable[str], source: str) -> None:
+    optional: tuple[str, ...] = ADDED if source != OURS else ()
+    if source in (*IMAGE_MODELS, RESNET, RELEASED):
+        optional += UNKNOWN_TO_IMAGES
+    for name in names:
+        if not any(fnmatchcase(name, pattern) for pattern in optional):
             raise WeightsError(f"the weights of {source} do not fit: {name} is in the model, not in the file.")
+
+
+def _check_depth(unused: Iterable[str], own: StateDict, source: str) -> None:
+    """Refuse a file with more blocks than the model: it would be another network, cut off."""
+    numbered = {prefix for name in own for prefix in _numbered(name)}
+    lists = {prefix.rpartition(".")[0] for prefix in numbered}
+    for name in unused:
+        beyond = [p for p in _numbered(name) if p not in numbered and p.rpartition(".")[0] in lists]
+        if beyond:
+            raise WeightsError(
+                f"the weights of {source} do not fit: {name} is in the file, but the model has no {beyond[0]}; "
+                "build the model as deep as the file."
+            )
+
+
+def _numbered(name: str) -> list[str]:
+    """The beginnings of a name that end in a number: `stages.2.5.a` has `stages.2` and `stages.2.5`."""
+    return [name[: match.end()] for match in re.finditer(r"\.\d+(?=\.)", name)]

@@ -75,6 +75,11 @@ MOTIONFORMER_RULES: Rules = (
 def from_transformers_timesformer(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state dict of `TimeSformer` from transformers'."""
     ours = rename(state_dict, TIMESFORMER_RULES)
+    if not any(".time." in name for name in ours):
+        raise WeightsError(
+            "the TimeSformer of the file has no attention in time (its attention_type is joint_space_time or "
+            "space_only); pass one with divided_space_time."
+        )
     _take_tables(ours, "position_embeddings", "time_embeddings")
     return ours
 
@@ -85,7 +90,7 @@ def from_transformers_vivit(state_dict: Mapping[str, Tensor]) -> dict[str, Tenso
     table_1ND = ours.pop("position_embeddings", None)
     if table_1ND is not None:
         ours["cls_position"], ours["position_embed.volume"] = table_1ND[:, :1], table_1ND[0, 1:]
-    return _joined(ours)
+    return joined(ours)
 
 
 def from_xvit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -125,16 +130,16 @@ def _take_tables(ours: dict[str, Tensor], positions: str, times: str) -> None:
         ours["time_embed.slots"] = ours.pop(times).flatten(0, -2)
 
 
-def _joined(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def joined(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Queries, keys and values of three layers as one."""
-    joined = {}
+    whole = {}
     for name, value in named.items():
         match = re.fullmatch(r"(.*\.body)\.(query|key|value)\.(weight|bias)", name)
         if match is None:
-            joined[name] = value
+            whole[name] = value
         elif match[2] == "query":
             parts = [named.get(f"{match[1]}.{part}.{match[3]}") for part in ("query", "key", "value")]
             if any(part is None for part in parts):
                 raise WeightsError(f"the weights have {name!r} without its key and value; is the file whole?")
-            joined[f"{match[1]}.qkv.{match[3]}"] = torch.cat([part for part in parts if part is not None])
-    return joined
+            whole[f"{match[1]}.qkv.{match[3]}"] = torch.cat([part for part in parts if part is not None])
+    return whole
