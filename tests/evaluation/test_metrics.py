@@ -41,6 +41,26 @@ def test_nothing_scored() -> None:
     assert confusion_matrix(Scores.empty(3, 2)).sum() == 0
 
 
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("row", "ranks"),
+    [
+        ([NAN, NAN, NAN], [2, 2, 2]),
+        ([-INF, -INF, -INF], [2, 2, 2]),
+        ([INF, 1.0, 0.0], [2, 1, 2]),
+        ([NAN, 1.0, 0.0], [2, 1, 2]),
+        ([-INF, 1.0, 0.0], [2, 0, 1]),
+    ],
+)
+def test_scores_that_are_no_numbers_are_never_hits(row: list[float], ranks: list[int]) -> None:
+    scores = make_scores([row] * 3, [0, 1, 2])
+    assert label_rank(scores.score_NK, scores.label_N).tolist() == ranks
+    assert (predicted(scores) == scores.label_N).tolist() == [rank == 0 for rank in ranks]
+    assert compute_metrics(scores).video_top1 == compute_metrics(scores).mean_class == ranks.count(0) / 3
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(2, 9), st.integers(1, 3))
 def test_ranks_and_aggregation(seed: int, videos: int, classes: int, levels: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fixformer.evaluation.views import Scores, label_rank
+from fixformer.evaluation.views import Scores, comparable, label_rank
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ def confusion_matrix(scores: Scores) -> Tensor:
 
 
 def predicted(scores: Scores) -> Tensor:
-    """The class with the highest score; among equal ones the lowest number."""
-    best_N1 = scores.score_NK.max(1, keepdim=True).values
-    return (scores.score_NK == best_N1).int().argmax(1)
+    """The class with the highest score; among equal ones the lowest number. The true class if its rank is 0."""
+    score_NK = comparable(scores.score_NK, scores.label_N)
+    best_N1 = score_NK.max(1, keepdim=True).values
+    return (score_NK == best_N1).int().argmax(1)
 
 
 def class_recall(matrix_KK: Tensor) -> list[float | None]:

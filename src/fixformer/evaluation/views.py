@@ -69,6 +69,18 @@ class Scores:
 
 def label_rank(score_XK: Tensor, label_X: Tensor) -> Tensor:
     """How many classes come before the true one; among equal scores the lower number comes first."""
+    score_XK = comparable(score_XK, label_X)
     own = score_XK.gather(-1, label_X[..., None])
     earlier = torch.arange(score_XK.shape[-1]) < label_X[..., None]
     return ((score_XK > own) | ((score_XK == own) & earlier)).sum(-1)
+
+
+def comparable(score_XK: Tensor, label_X: Tensor) -> Tensor:
+    """The scores with an order for those that are no numbers, always against the model.
+
+    NaN compares false with everything, so a model that outputs nothing else would have every label first. Here the
+    true class comes last if its score is not finite, and behind every other class whose score is NaN.
+    """
+    others = score_XK.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.finfo(score_XK.dtype).min)
+    own = score_XK.gather(-1, label_X[..., None])
+    return others.scatter(-1, label_X[..., None], torch.where(own.isfinite(), own, -torch.inf))
