@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from fixformer.config import Augment, ClipSpec
+from fixformer.config import Augment, ClipSpec, DataConfig
 from fixformer.data import cache
 from fixformer.data.cache import CachedReader, fill_cache
 from fixformer.data.dataset import TestVideos, TrainClips
 from fixformer.data.frames import FrameReader
 from fixformer.data.index import Sample, load_index
+from fixformer.data.loader import reader_for
+from fixformer.data.shards import Member, write_shard
 from fixformer.data.synthetic import make_motions
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
+from videos import jpeg, moving_square
 
 SPEC = ClipSpec(
     frames=4, size=20, keep_frames=12, keep_short_side=24, augment=Augment(jitter=(20, 26), policy="v0", span=0.8)
@@ -206,3 +209,76 @@ def test_shards_describe_themselves(samples: list[Sample], tmp_path: Path) -> No
     content = json.loads(described.read_text())
     assert content["bytes"] == described.with_suffix(".bin").stat().st_size
     assert all(video["offset"] % 8 == 0 for video in content["videos"])
+
+
+def test_folders_of_images_are_cached(samples: list[Sample], tmp_path: Path) -> None:
+    folder = tmp_path / "video"
+    folder.mkdir()
+    for number, picture in enumerate(moving_square(16)):
+        (folder / f"{number}.jpg").write_bytes(jpeg(picture))
+    listed = [replace(samples[0], path=str(folder))]
+    decoding = CountingReader(SPEC)
+    table = fill_cache(listed, decoding, tmp_path / "cache")
+    assert table.left_out == []
+    items = [TestVideos(listed, SPEC, reader=reader)[0] for reader in (CachedReader(table, decoding), decoding)]
+    assert items[0].views_VCTHW is not None
+    assert items[1].views_VCTHW is not None
+    assert torch.equal(items[0].views_VCTHW, items[1].views_VCTHW)
+    with (
+        CachedReader(table, decoding).open(0, listed[0]) as frames,
+        pytest.raises(InputError, match="video has no clock"),
+    ):
+        _ = frames.timestamps
+    opened = decoding.opened
+    fill_cache(listed, decoding, tmp_path / "cache")
+    assert decoding.opened == opened
+    (folder / "3.jpg").write_bytes(jpeg(moving_square(1)[0]))
+    fill_cache(listed, decoding, tmp_path / "cache")
+    assert decoding.opened == opened + 1
+
+
+def test_videos_in_shards_are_cached(samples: list[Sample], tmp_path: Path) -> None:
+    members = [Member(str(i), Path(s.path).read_bytes(), s, 1, None) for i, s in enumerate(samples[:3])]
+    entries = write_shard(tmp_path / "train-000000.tar", members, [str(i) for i in range(12)])
+    paths = [f"{tmp_path / entry.shard}::{entry.offset}+{entry.size}" for entry in entries]
+    reader = CountingReader(SPEC)
+    fill_cache(samples[:2], reader, tmp_path / "cache")
+    table = fill_cache([replace(s, path=p) for s, p in zip(samples, paths, strict=False)], reader, tmp_path / "cache")
+    assert table.left_out == []
+    assert reader.opened == 3  # the same content is known wherever it lies
+
+
+def test_videos_left_out_are_told(samples: list[Sample], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = replace(samples[1], path=str(tmp_path / "gone.mp4"))
+    reader_for([samples[0], gone], SPEC, DataConfig(path="set", workers=0, cache=str(tmp_path / "cache")))
+    assert f"1 of 2 videos could not be cached and are decoded each time, first {gone.path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"bytes": '])
+def test_broken_descriptions_count_as_absent(samples: list[Sample], tmp_path: Path, broken: str) -> None:
+    reader = CountingReader(SPEC)
+    fill_cache(samples[:2], reader, tmp_path)
+    for path in tmp_path.rglob("*.json"):
+        path.write_text(broken)
+    table = fill_cache(samples[:2], reader, tmp_path)
+    assert table.left_out == []
+    assert reader.opened == 4
+
+
+def test_a_leftover_that_vanishes_while_sweeping(samples: list[Sample], tmp_path: Path) -> None:
+    fill_cache(samples[:1], FrameReader(SPEC), tmp_path)
+    home = next(tmp_path.iterdir())
+    (home / "link.tmp").symlink_to(home / "swept by another build")
+    assert 0 in fill_cache(samples[:1], FrameReader(SPEC), tmp_path)
+
+
+def test_a_file_that_cannot_be_opened_is_left_out(
+    samples: list[Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "content_digest", locked)
+        assert fill_cache(samples[:1], FrameReader(SPEC), tmp_path).left_out == [0]
+    assert fill_cache(samples[:1], FrameReader(SPEC), tmp_path).left_out == []

@@ -89,6 +89,10 @@ def test_a_state_of_other_data_is_refused(motions: Index) -> None:
         loader(motions.samples[:20]).check_state(state)
     with pytest.raises(UserError, match="seed=5, this run has seed=6"):
         loader(motions.samples, seed=6).check_state(state)
+    with pytest.raises(UserError, match="order="):
+        loader(motions.samples[::-1]).check_state(state)
+    moved = [replace(sample, path=f"/elsewhere/{sample.path}") for sample in motions.samples]
+    assert loader(moved).check_state(state) == (0, 0)
 
 
 def test_processes_share_every_global_batch(motions: Index) -> None:

@@ -7,6 +7,7 @@ A directory per setting holds shards: `NAME.bin` (for each video its times as fl
 to 8 bytes) and `NAME.json` (digest, place and shape of each). Videos are found by the digest of their content, so moved
 or renamed files are still known and changed ones are not. A shard appears by renaming, its JSON last: an interrupted
 build loses at most the shards being written and goes on where it was. Several builds at once do not disturb each other.
+A video without a clock (a folder of images) has nan for times.
 """
 
 import hashlib
@@ -15,13 +16,14 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from fixformer.data.content import content_digest, stamp_of
 from fixformer.data.decode import DecodeError
 from fixformer.data.frames import FrameReader, FrameSource
 from fixformer.data.index_base import Sample
@@ -51,9 +53,15 @@ class Entry:
 class CachedFrames:
     """A `FrameSource` whose frames are already decoded."""
 
-    def __init__(self, frames_THWC: np.ndarray, timestamps: np.ndarray, fps: float | None) -> None:
-        self.fps, self.timestamps = fps, timestamps
-        self._frames = frames_THWC
+    def __init__(self, frames_THWC: np.ndarray, timestamps: np.ndarray, fps: float | None, file: str) -> None:
+        self.fps = fps
+        self._frames, self._times, self._file = frames_THWC, timestamps, file
+
+    @property
+    def timestamps(self) -> np.ndarray:
+        if np.isnan(self._times).any():
+            raise InputError(f"{self._file} has no clock, as folders of images have none; sample it by frames.")
+        return self._times
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -84,10 +92,16 @@ class CacheTable:
         return {**self.__dict__, "_maps": {}}
 
     @property
+    def left_out(self) -> list[int]:
+        """Places of the samples that are not in the cache."""
+        return [int(index) for index in np.flatnonzero(self._shard < 0)]
+
+    @property
     def bytes(self) -> int:
         return sum(os.path.getsize(path) for path in self._shards)
 
-    def frames(self, index: int) -> CachedFrames:
+    def frames(self, index: int, file: str = "the video") -> CachedFrames:
+        """`file` is its name in messages."""
         data = self._map(int(self._shard[index]))
         count, height, width = (int(size) for size in self._shape[index])
         begin = int(self._offset[index])
@@ -95,7 +109,7 @@ class CacheTable:
         times = data[begin:middle].view(np.float64)
         frames = data[middle : middle + count * height * width * 3].reshape(count, height, width, 3)
         fps = float(self._fps[index])
-        return CachedFrames(frames, times, None if np.isnan(fps) else fps)
+        return CachedFrames(frames, times, None if np.isnan(fps) else fps, file)
 
     def _map(self, shard: int) -> np.ndarray:
         if shard not in self._maps:
@@ -112,7 +126,7 @@ class CachedReader:
     @contextmanager
     def open(self, index: int, sample: Sample) -> Iterator[FrameSource]:
         if index in self.table:
-            yield self.table.frames(index)
+            yield self.table.frames(index, sample.path)
         else:
             with self.decoding.open(index, sample) as frames:
                 yield frames
@@ -126,7 +140,7 @@ def fill_cache(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> CacheTable:
-    """Store what is not stored yet and return the entries of the samples. Unreadable videos are left out."""
+    """Store what is not stored yet and return the entries of the samples. Unreadable videos are `left_out`."""
     home = Path(folder) / _settings_key(reader)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -186,7 +200,7 @@ def _append(file: BinaryIO, digest: str, sample: Sample, reader: FrameReader) ->
     try:
         with reader.open(0, sample) as source:
             frames = source.get_frames(range(len(source)))
-            times = source.timestamps.astype(np.float64)
+            times = _times(source)
             fps = source.fps
     except (DecodeError, InputError, FileNotFoundError):
         return None
@@ -198,15 +212,22 @@ def _append(file: BinaryIO, digest: str, sample: Sample, reader: FrameReader) ->
     return entry
 
 
+def _times(source: FrameSource) -> np.ndarray:
+    try:
+        return source.timestamps.astype(np.float64)
+    except InputError:
+        return np.full(len(source), np.nan)
+
+
 def _read_shards(home: Path) -> dict[str, tuple[Path, Entry]]:
-    """Digest -> shard and entry; a shard whose file is not as long as it should be is ignored."""
+    """Digest -> shard and entry; a shard that is not described, or not as long as described, is ignored."""
     known: dict[str, tuple[Path, Entry]] = {}
     for path in sorted(home.glob("*.json")):
         if path.name == "files.json":
             continue
-        content = json.loads(path.read_text())
+        content = _read_json(path)
         data = path.with_suffix(".bin")
-        if data.exists() and data.stat().st_size == content["bytes"]:
+        if data.exists() and data.stat().st_size == content.get("bytes"):
             for row in content["videos"]:
                 known[row["digest"]] = (data, Entry(row["digest"], row["offset"], tuple(row["shape"]), row["fps"]))
     return known
@@ -215,11 +236,14 @@ def _read_shards(home: Path) -> dict[str, tuple[Path, Entry]]:
 def _digests(samples: Sequence[Sample], home: Path, workers: int) -> list[str | None]:
     """Of each sample's content and part; None if the file cannot be read. Unchanged files are not read again."""
     memory_path = home / "files.json"
-    memory = json.loads(memory_path.read_text()) if memory_path.exists() else {}
+    memory = _read_json(memory_path)
     stamps = {s.path: stamp for s in samples if (stamp := _stamp(s.path))}
     unknown = [path for path, stamp in stamps.items() if memory.get(path, [None])[0] != stamp]
-    for path, digest in unordered_map(content_digest, unknown, workers if len(unknown) > 100 else 0):
-        memory[path] = [stamps[path], digest]
+    for path, digest in unordered_map(_digest, unknown, workers if len(unknown) > 100 else 0):
+        if digest is None:
+            del stamps[path]
+        else:
+            memory[path] = [stamps[path], digest]
     if unknown:
         write_json(memory_path, memory)
     return [_digest_of_part(memory[s.path][1], s) if s.path in stamps else None for s in samples]
@@ -227,28 +251,30 @@ def _digests(samples: Sequence[Sample], home: Path, workers: int) -> list[str | 
 
 def _stamp(path: str) -> str | None:
     try:
-        status = os.stat(path)
+        size, changed = stamp_of(path)
     except OSError:
         return None
-    return f"{status.st_size}/{status.st_mtime_ns}"
+    return f"{size}/{changed}"
 
 
-def content_digest(path: str) -> str:
-    """Of a file's bytes, or of the names and bytes of a folder's files."""
-    digest = hashlib.blake2b(digest_size=16)
-    whole = Path(path)
-    files = sorted(whole.iterdir()) if whole.is_dir() else [whole]
-    for file in files:
-        if file.is_file():
-            digest.update(file.name.encode() if whole.is_dir() else b"")
-            with file.open("rb") as stream:
-                while chunk := stream.read(1 << 20):
-                    digest.update(chunk)
-    return digest.hexdigest()
+def _digest(path: str) -> str | None:
+    try:
+        return content_digest(path)
+    except OSError:
+        return None
 
 
 def _digest_of_part(digest: str, sample: Sample) -> str:
     return digest if sample.start is None and sample.end is None else f"{digest}@{sample.start}-{sample.end}"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What a machine that lost power left empty or half-written counts as absent."""
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def write_json(path: Path, content: object) -> None:
@@ -268,5 +294,6 @@ def _temporary(folder: Path) -> Path:
 def _sweep(home: Path) -> None:
     """Remove what builds killed more than a day ago left behind."""
     for path in [*home.glob("*.tmp"), *home.glob("*.bin")]:
-        if not path.with_suffix(".json").exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another build sweeps, or renames what it has finished
+            if not path.with_suffix(".json").exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                path.unlink()

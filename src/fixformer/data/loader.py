@@ -1,5 +1,7 @@
 """Batches from worker processes: the same for any number of workers and processes, resumable at any batch."""
 
+import hashlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +67,7 @@ class TrainLoader:
             **_worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
         )
         self._position = (0, 0)
+        self._order = _digest_of_order(clips)
 
     @property
     def steps(self) -> int:
@@ -98,7 +101,17 @@ class TrainLoader:
         return state["epoch"], state["step"]
 
     def _identity(self) -> dict[str, int]:
-        return {"samples": self.sampler.samples, "batch_size": self.sampler.batch_size, "seed": self.sampler.seed}
+        sampler = self.sampler
+        counts = {"samples": sampler.samples, "batch_size": sampler.batch_size, "seed": sampler.seed}
+        return counts | {"order": self._order}
+
+
+def _digest_of_order(clips: TrainClips) -> int:
+    """Of the listed videos one after another, by id and not by path, so that a set may move between two runs."""
+    digest = hashlib.blake2b(digest_size=6)
+    for sample in map(clips.table.__getitem__, range(len(clips.table))):
+        digest.update(repr((sample.id, sample.label, sample.start, sample.end)).encode("utf-8", "surrogateescape"))
+    return int.from_bytes(digest.digest())
 
 
 class ViewLoader:
@@ -150,6 +163,10 @@ def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress
     if data.cache is None:
         return decoding
     table = fill_cache(samples, decoding, data.cache, workers=data.workers, progress=progress)
+    if left_out := table.left_out:
+        first = samples[left_out[0]].path
+        note = f"{len(left_out)} of {len(samples)} videos could not be cached and are decoded each time, first {first}"
+        print(f"note: {note}", file=sys.stderr)
     return CachedReader(table, decoding)
 
 
