@@ -164,6 +164,9 @@ class DataConfig:
         prefetch: batches each worker prepares ahead.
         cache: directory of the decode-once cache; None decodes every time, "auto" is the user's own cache
             (`$FIXFORMER_CACHE` or `~/.cache/fixformer`), which all runs share.
+        location: read shards in order, from this directory or through a pattern such as
+            "pipe:curl -s https://host/{shard}"; `path` then needs to hold the shards' index.json only. None reads
+            local files in any order.
     """
 
     path: str = ""
@@ -179,12 +182,32 @@ class DataConfig:
     workers: int = 2
     prefetch: int = 2
     cache: str | None = None
+    location: str | None = None
 
     def validate(self) -> None:
         _require(self.path != "", "path", self.path, "a directory or an annotation file")
         _require(0 < self.val_fraction < 1, "val_fraction", self.val_fraction, "between 0 and 1")
         _require(self.workers >= 0, "workers", self.workers, "at least 0")
         _require(self.prefetch >= 1, "prefetch", self.prefetch, "at least 1")
+        if self.location is not None:
+            self._check_location(self.location)
+
+    def _check_location(self, location: str) -> None:
+        # what `str.format` would stumble over is found here, not in a worker
+        plain = location.replace("{shard}", "")
+        is_clean = plain != "" and "{" not in plain and "}" not in plain
+        _require(is_clean, "location", location, "a directory, or a pattern with no braces but {shard},")
+        is_pattern = location.startswith("pipe:") or "://" in location
+        _require(not is_pattern or "{shard}" in location, "location", location, "the place of the name, {shard},")
+        if self.cache is not None:
+            raise SettingsConflict(
+                f"location={location!r} reads in order, which cache={self.cache!r} cannot; set cache=none."
+            )
+        if self.unreadable_train == "replace":
+            raise SettingsConflict(
+                f"location={location!r} reads every video once and has none to spare for unreadable_train='replace'; "
+                "set unreadable_train=error."
+            )
 
 
 def dump(config: Any) -> dict[str, Any]:

@@ -5,24 +5,30 @@ for when random reading is too slow. They give the same batches for any number o
 batch, and need no process to know what the others do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from fixformer.config import ClipSpec
+from fixformer.config import ClipSpec, DataConfig
 from fixformer.data.dataset import (
     UNREADABLE,
-    Problem,
+    TestBatch,
     TestItem,
+    TestVideos,
     TrainBatch,
+    TrainClips,
     TrainItem,
     collate_test,
     collate_train,
 )
-from fixformer.data.frames import open_frames
-from fixformer.data.seeds import generator
+from fixformer.data.decode import Policy
+from fixformer.data.frames import FrameSource, open_frames
+from fixformer.data.index_base import Sample
 from fixformer.data.shard_stream import (
     Share,
     epoch_order,
@@ -32,24 +38,56 @@ from fixformer.data.shard_stream import (
     train_part,
     train_steps,
 )
-from fixformer.data.shards import ShardSet
-from fixformer.data.views import make_train_clip, make_view_bytes
-from fixformer.errors import UserError
+from fixformer.data.shards import Entry, ShardSet, is_shard_set, read_index
+from fixformer.errors import SettingsConflict, UserError
+
+
+def shards_of(samples: list[Sample], data: DataConfig) -> ShardSet:
+    """The shard set at `data.path` with only the listed videos, in their order."""
+    root = Path(data.path)
+    if not is_shard_set(root):
+        raise SettingsConflict(
+            f"location={data.location!r} is for shards, but {root} is no shard set; make one with `fixformer prepare "
+            "--shards`, or leave location out."
+        )
+    location = data.location or data.path
+    if "{shard}" not in location and not Path(location).is_dir():
+        raise UserError(f"location={location!r} is no directory; give one, or a pattern with {{shard}} in it.")
+    shards = read_index(root)
+    by_path = {_path(root, entry): entry for entry in shards.entries}
+    return replace(shards, entries=[by_path[sample.path] for sample in samples])
+
+
+class HeldVideo:
+    """A reader for bytes that have come by: opens what `data` was set to last, whichever sample is asked for."""
+
+    def __init__(self, spec: ClipSpec, *, backend: str = "pyav", damaged: Policy = "strict") -> None:
+        self.spec, self.backend, self.damaged = spec, backend, damaged
+        self.data = b""
+
+    @contextmanager
+    def open(self, index: int, sample: Sample) -> Iterator[FrameSource]:
+        with open_frames(self.data, self.spec, backend=self.backend, damaged=self.damaged) as frames:
+            yield frames
 
 
 class StreamClips(IterableDataset[TrainItem | UserError]):
     """The training clips of one worker's part of an epoch."""
 
     def __init__(
-        self, shards: ShardSet, spec: ClipSpec, *, seed: int, batch_size: int, share: Share, location: str | None
+        self, shards: ShardSet, held: HeldVideo, *, seed: int, batch_size: int, share: Share, location: str | None
     ) -> None:
         self.entries = shards.split("train")
-        self.spec, self.seed, self.batch_size, self.share = spec, seed, batch_size, share
+        self.held, self.seed, self.batch_size, self.share = held, seed, batch_size, share
+        self.clips = TrainClips(_samples(shards.root, self.entries), held.spec, seed=seed, reader=held)
         self.location = location or str(shards.root)
         # in shared memory, so that workers which outlive an epoch learn of the next
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[TrainItem | UserError]:
+        return _carried(self._read())
+
+    def _read(self) -> Iterator[TrainItem]:
         epoch, start = (int(value) for value in self.position)
         # the loader asks worker 0 first, whichever batch the epoch starts at
         share = self.share.with_worker(turn=start)
@@ -58,14 +96,14 @@ class StreamClips(IterableDataset[TrainItem | UserError]):
         own = self.batch_size // share.world
         skip = len(range(share.worker, start, share.workers)) * own
         number = {entry.key: i for i, entry in enumerate(self.entries)}
-        for entry, data in read_shuffled(part, (self.seed, epoch, share.rank, share.worker), skip, self.location):
+        key = (self.seed, epoch, share.rank, share.worker)
+        for entry, data in read_shuffled(part, key, skip, self.location):
+            self.held.data = data
             try:
-                with open_frames(data, self.spec) as frames:
-                    clip, box = make_train_clip(frames, self.spec, generator(self.seed, epoch, entry.id))
+                item = self.clips[epoch, number[entry.key]]
             except UNREADABLE as error:
-                yield UserError(f"{entry.shard}, {entry.id}: {error}")
-                return
-            yield TrainItem(clip, box, number[entry.key], entry.label, None)
+                raise UserError(f"{entry.shard}, {entry.id}: {error}") from None
+            yield item
 
 
 class ShardTrainLoader:
@@ -86,62 +124,57 @@ class ShardTrainLoader:
         rank: int = 0,
         world: int = 1,
         location: str | None = None,
+        backend: str = "pyav",
+        damaged: Policy = "strict",
+        pin_memory: bool = False,
     ) -> None:
+        held = HeldVideo(spec, backend=backend, damaged=damaged)
         share = Share(rank, world)
-        self.clips = StreamClips(shards, spec, seed=seed, batch_size=batch_size, share=share, location=location)
+        self.clips = StreamClips(shards, held, seed=seed, batch_size=batch_size, share=share, location=location)
         self.steps = train_steps(len(self.clips.entries), batch_size, world)
         options: dict[str, Any] = {"prefetch_factor": prefetch, "persistent_workers": True} if workers else {}
         self._loader: DataLoader[Any] = DataLoader(
             self.clips,
             batch_size=batch_size // world,
-            collate_fn=_collate,
+            collate_fn=_collate_train,
             num_workers=workers,
             worker_init_fn=_start_worker,
+            pin_memory=pin_memory,
             **options,
         )
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[TrainBatch]:
         """The batches of one epoch, the first `start` of them left out."""
         self.clips.position[:] = torch.tensor([epoch, start])
-        for batch in self._loader:
-            if isinstance(batch, UserError):
-                raise batch
-            yield batch
+        yield from _raised(self._loader)
 
 
-class StreamVideos(IterableDataset[TestItem]):
+class StreamVideos(IterableDataset[TestItem | UserError]):
     """All views of the test videos of one worker's part."""
 
     def __init__(
-        self,
-        shards: ShardSet,
-        split: str,
-        spec: ClipSpec,
-        *,
-        clips: int,
-        crops: int,
-        share: Share,
-        location: str | None,
+        self, shards: ShardSet, held: HeldVideo, *, clips: int, crops: int, share: Share, location: str | None
     ) -> None:
-        self.entries = shards.split(split)
-        self.spec, self.clips, self.crops, self.share = spec, clips, crops, share
+        self.entries = shards.entries
+        self.held, self.share = held, share
+        samples = _samples(shards.root, self.entries)
+        self.videos = TestVideos(samples, held.spec, clips=clips, crops=crops, reader=held)
         self.location = location or str(shards.root)
 
-    def __iter__(self) -> Iterator[TestItem]:
+    def __iter__(self) -> Iterator[TestItem | UserError]:
+        return _carried(self._read())
+
+    def _read(self) -> Iterator[TestItem]:
         begin, end = eval_part(len(self.entries), self.share.with_worker())
-        for number, (entry, data) in enumerate(read_in_order(self.entries[begin:end], self.location), begin):
-            try:
-                with open_frames(data, self.spec) as frames:
-                    views = make_view_bytes(frames, self.spec, self.clips, self.crops)
-            except UNREADABLE as error:
-                yield TestItem(None, number, entry.label, Problem(entry.id, entry.shard, str(error)))
-                continue
-            yield TestItem(views, number, entry.label, None)
+        reader = read_in_order(self.entries[begin:end], self.location)
+        for number, (_, data) in enumerate(reader, begin):
+            self.held.data = data
+            yield self.videos[number]
 
 
 def shard_view_loader(
     shards: ShardSet,
-    split: str,
+    split: str | None,
     spec: ClipSpec,
     *,
     clips: int = 1,
@@ -152,25 +185,66 @@ def shard_view_loader(
     rank: int = 0,
     world: int = 1,
     location: str | None = None,
-) -> "DataLoader[Any]":
-    """A loader of `TestBatch`: every video of the split exactly once over all processes."""
-    share = Share(rank, world)
-    videos = StreamVideos(shards, split, spec, clips=clips, crops=crops, share=share, location=location)
+    backend: str = "pyav",
+    damaged: Policy = "strict",
+    pin_memory: bool = False,
+) -> Iterator[TestBatch]:
+    """Every video of the split, or of the whole set if None, exactly once over all processes."""
+    chosen = shards if split is None else replace(shards, entries=shards.split(split))
+    held = HeldVideo(spec, backend=backend, damaged=damaged)
+    videos = StreamVideos(chosen, held, clips=clips, crops=crops, share=Share(rank, world), location=location)
     options: dict[str, Any] = {"prefetch_factor": prefetch} if workers else {}
-    return DataLoader(
+    loader: DataLoader[Any] = DataLoader(
         videos,
         batch_size=batch_size,
-        collate_fn=collate_test,
+        collate_fn=_collate_test,
         num_workers=workers,
         worker_init_fn=_start_worker,
+        pin_memory=pin_memory,
         **options,
     )
+    return _raised(loader)
 
 
-def _collate(items: list[TrainItem | UserError]) -> TrainBatch | UserError:
-    """Errors travel as values: raised in a worker, they would arrive wrapped in its traceback."""
-    error = next((item for item in items if isinstance(item, UserError)), None)
-    return error or collate_train([item for item in items if isinstance(item, TrainItem)])
+def _path(root: Path, entry: Entry) -> str:
+    """How the index lists a video, wherever its bytes come from."""
+    return f"{root / entry.shard}::{entry.offset}+{entry.size}"
+
+
+def _samples(root: Path, entries: list[Entry]) -> list[Sample]:
+    return [Sample(_path(root, entry), entry.label, entry.split, entry.id) for entry in entries]
+
+
+def _carried(items: Iterator[Any]) -> Iterator[Any]:
+    """Errors travel as values, and as the plain kind: raised in a worker, they would arrive wrapped in its traceback,
+    and not every kind can be rebuilt from its message."""
+    try:
+        yield from items
+    except UserError as error:
+        yield UserError(str(error))
+
+
+def _raised(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        if isinstance(batch, UserError):
+            try:
+                raise batch
+            finally:
+                # an error that knows the frame that knows it would keep the workers alive and stop them badly
+                del batch
+        yield batch
+
+
+def _collate_train(items: list[TrainItem | UserError]) -> TrainBatch | UserError:
+    return _error_in(items) or collate_train([item for item in items if isinstance(item, TrainItem)])
+
+
+def _collate_test(items: list[TestItem | UserError]) -> TestBatch | UserError:
+    return _error_in(items) or collate_test([item for item in items if isinstance(item, TestItem)])
+
+
+def _error_in(items: Iterable[object]) -> UserError | None:
+    return next((item for item in items if isinstance(item, UserError)), None)
 
 
 def _start_worker(worker: int) -> None:

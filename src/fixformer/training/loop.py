@@ -18,6 +18,7 @@ from fixformer.data.index import Index
 from fixformer.data.loader import TrainLoader
 from fixformer.data.mix import mix_batch, soft_targets
 from fixformer.data.seeds import generator
+from fixformer.data.shard_loader import ShardTrainLoader, shards_of
 from fixformer.distributed import World
 from fixformer.errors import Stopped
 from fixformer.evaluation.metrics import compute_metrics
@@ -68,7 +69,7 @@ class Trainer:
         self.meter = Meter()
         self._saved_at = time.monotonic()
         self._log: RunLog | None = None
-        self._loader: tuple[Stage, TrainLoader] | None = None
+        self._loader: tuple[Stage, TrainLoader | ShardTrainLoader] | None = None
 
     def restore(self, checkpoint: Path) -> None:
         """Go on from a checkpoint of this run."""
@@ -108,40 +109,38 @@ class Trainer:
         stage, _ = self._stage(min(self.at.epoch, self.config.epochs - 1))
         return self.config.clip.at(frames=stage.frames, size=stage.size)
 
-    def loader(self) -> TrainLoader:
+    def loader(self) -> TrainLoader | ShardTrainLoader:
         """Of the stage at hand; workers are kept as long as it lasts."""
         stage, batch_size = self._stage(min(self.at.epoch, self.config.epochs - 1))
         if self._loader is None or self._loader[0] != stage:
             self._loader = (stage, self._make_loader(batch_size))
         return self._loader[1]
 
-    def _make_loader(self, batch_size: int) -> TrainLoader:
-        data = self.config.data
-        clips = TrainClips(
-            self.index.split("train"),
-            self.spec(),
-            seed=self.config.seed,
-            reader=self.readers["train"],
-            unreadable=data.unreadable_train,
-        )
-        return TrainLoader(
-            clips,
-            batch_size=batch_size,
-            workers=data.workers,
-            prefetch=data.prefetch,
-            rank=self.world.rank,
-            world=self.world.size,
-            pin_memory=self.world.device.type == "cuda",
-        )
+    def _make_loader(self, batch_size: int) -> TrainLoader | ShardTrainLoader:
+        data, samples, spec, seed = self.config.data, self.index.split("train"), self.spec(), self.config.seed
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "workers": data.workers,
+            "prefetch": data.prefetch,
+            "rank": self.world.rank,
+            "world": self.world.size,
+            "pin_memory": self.world.device.type == "cuda",
+        }
+        if data.location is not None:
+            way: dict[str, Any] = {"location": data.location, "backend": data.backend, "damaged": data.damaged}
+            return ShardTrainLoader(shards_of(samples, data), spec, seed=seed, **way, **options)
+        clips = TrainClips(samples, spec, seed=seed, reader=self.readers["train"], unreadable=data.unreadable_train)
+        return TrainLoader(clips, **options)
 
     def _run_epoch(self) -> None:
         loader = self.loader()
+        _, batch_size = self._stage(self.at.epoch)
         self.learner.model.train()
         for batch in self.meter.timed(loader.epoch(self.at.epoch, self.at.batch)):
             fraction = self.at.epoch + self.at.batch / loader.steps
             rate = learning_rate(self.config.optim, self.config.epochs, fraction)
             set_rate(self.learner.optimiser, rate)
-            self.meter.add(self.train_step(batch), batch.index_B, loader.sampler.batch_size)
+            self.meter.add(self.train_step(batch), batch.index_B, batch_size)
             self._advance(loader.steps)
             self._note_problems(batch)
             self._after_step(fraction, rate)

@@ -15,6 +15,7 @@ from fixformer.data.dataset import Reader
 from fixformer.data.facts import cache_directory
 from fixformer.data.index import Index
 from fixformer.data.loader import index_of, reader_for
+from fixformer.data.shard_loader import shards_of
 from fixformer.distributed import World, join_world
 from fixformer.errors import UserError
 from fixformer.evaluation.result import Evaluation
@@ -24,7 +25,7 @@ from fixformer.overrides import apply_overrides
 from fixformer.progress import Report, progress
 from fixformer.recipes import RECIPES, get_recipe
 from fixformer.train_config import TrainConfig, changes
-from fixformer.training.display import make_display
+from fixformer.training.display import Display, make_display
 from fixformer.training.log import read_log
 from fixformer.training.loop import Trainer
 from fixformer.training.plan import Plan, make_plan
@@ -120,8 +121,11 @@ def resolve_config(
 
 def checked_index(config: TrainConfig) -> Index:
     """The data of a run, if it can be trained and evaluated on."""
-    index = index_of(config.data)
+    # shards that are read through a pipe need not lie beside their index
+    index = index_of(config.data, require_files=config.data.location is None)
     index.require_trainable()
+    if config.data.location is not None:
+        shards_of(index.split("train"), config.data)
     videos = len(index.split("train"))
     for batch_size in {config.batch_size, *(stage.batch_size for stage in config.stages)}:
         if batch_size is not None and batch_size > videos:
@@ -135,7 +139,8 @@ def _run(
 ) -> TrainResult:
     model = build_model(config, len(index.labels))
     display = make_display(world.is_main)
-    checkpoint = world.first(lambda: open_run(config, index, resume=resume, fork=fork))
+    checkpoint = world.first(lambda: open_run(config, index, world.size, resume=resume, fork=fork))
+    _note_missing(index, display)
     if config.init and checkpoint is None:
         display.note(str(initialise(model, config.init)))
     readers = _readers(config, index, world)
@@ -150,10 +155,20 @@ def _run(
     return _conclude(trainer, readers)
 
 
-def open_run(config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> Path | None:
+def _note_missing(index: Index, display: Display) -> None:
+    missing = index.missing_in("train")
+    if missing:
+        listed = len(index.split("train")) + len(missing)
+        display.note(f"{len(missing)} of {listed} listed training videos are missing, first {missing[0].path}")
+
+
+def open_run(config: TrainConfig, index: Index, processes: int, *, resume: bool, fork: bool) -> Path | None:
     """Make the directory of a run, or check that the one there is this run; returns the checkpoint to go on from."""
     home = Path(config.output)
     identity = {"config": dump(config), "labels": index.labels, "data": data_digest(index)}
+    if config.data.location is not None:
+        # who reads which part of an epoch follows from it
+        identity["readers"] = f"{processes} processes of {max(1, config.data.workers)} workers"
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not (home / RUN_FILE).exists():
@@ -190,6 +205,8 @@ def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         before, after = next((a, b) for a, b in pairs if a != b)
         raise UserError(f"the run was trained on other labels (first difference: {before!r} is now {after!r}).")
     found = changes(load(TrainConfig, stored["config"]), load(TrainConfig, new["config"]))
+    if "readers" in stored and "readers" in new and stored["readers"] != new["readers"]:
+        found.append(f"an epoch read in order by {stored['readers']} -> {new['readers']}")
     return found + ["the list of training videos"] * (stored["data"] != new["data"])
 
 
