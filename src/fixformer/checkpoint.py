@@ -90,9 +90,10 @@ def write_model(folder: Path, tensors: dict[str, Tensor], info: CheckpointInfo) 
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint a path means: itself, or the last one of a run's directory."""
+    """The checkpoint a path means: itself, or the last one of a run's directory, even where its link leads nowhere."""
     path = Path(path)
-    for candidate in (path, path / "last"):
+    newest_first = sorted((path / "checkpoints").glob("step-*"), reverse=True)
+    for candidate in (path, path / "last", *newest_first):
         if (candidate / CONFIG).is_file() and (candidate / WEIGHTS).is_file():
             return candidate
     kind = "has no checkpoint in it" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
