@@ -192,7 +192,7 @@ def test_orthoformer_starts_at_the_first_token_in_evaluation() -> None:
 
 def test_linformer_at_another_size_is_interpolated_and_says_so() -> None:
     model, video = tiny("linformer"), clip(1, 6, 60, 60)
-    with pytest.warns(UserWarning, match=r"4x4 tokens.*5x5"), pytest.warns(UserWarning, match=r"4 tokens.*6"):
+    with pytest.warns(UserWarning, match="for 4x4 tokens"), pytest.warns(UserWarning, match="for 4 tokens"):
         before = model(video)
     model.set_input_size(num_frames=6, image_size=60)
     with warnings.catch_warnings():
@@ -202,6 +202,17 @@ def test_linformer_at_another_size_is_interpolated_and_says_so() -> None:
     assert (space.keys.shape, space.values.shape) == ((5, 5, 5), (5, 5, 5))
     assert (time.keys.shape, time.values) == ((6, 5), None)
     assert all(parameter.is_contiguous() for parameter in model.parameters())
+
+
+def test_linformer_at_another_size_says_so_when_it_is_exported_or_compiled() -> None:
+    model, video = tiny("linformer", depth=1, **PLAIN), clip(1, 6, 60, 60)
+    with pytest.warns(UserWarning, match="for 4x4 tokens"):
+        torch.export.export(model, (video,))
+    torch.compiler.reset()
+    with pytest.warns(UserWarning, match="for 4x4 tokens"):
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)(video)
+    with pytest.warns(UserWarning, match="for 4x4 tokens"):
+        torch.testing.assert_close(compiled, model(video), atol=1e-5, rtol=1e-4)
 
 
 def test_linformers_projections_are_interpolated_at_load_and_reported() -> None:

@@ -115,12 +115,9 @@ class LinformerAttend(Attend):
         self.values = None if shared else nn.Parameter(torch.empty(*grid, slots).uniform_(-bound, bound))
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
-        if grid != self.keys.shape[:-1] and not torch.compiler.is_compiling():
-            warnings.warn(
-                f"Linformer's projections are for {_by(self.keys.shape[:-1])} tokens and are interpolated to "
-                f"{_by(grid)} for every clip; set_input_size does it once.",
-                stacklevel=1,
-            )
+        built_for = tuple(self.keys.shape[:-1])
+        if grid != built_for:
+            warn_interpolated(built_for)
         keys_NR = resize_slots(self.keys, grid).flatten(0, -2)
         values_NR = keys_NR if self.values is None else resize_slots(self.values, grid).flatten(0, -2)
         return linformer_attention(q_GhNE, k_GhNE, v_GhNE, keys_NR, values_NR)
@@ -143,8 +140,15 @@ def resize_slots(table: Tensor, grid: Sequence[int]) -> Tensor:
     return table
 
 
-def _by(grid: Sequence[int]) -> str:
-    return "x".join(map(str, grid))
+@torch.compiler.assume_constant_result
+def warn_interpolated(built_for: Grid) -> None:
+    """A compiler calls this once, while it traces. It can hand over constants only, so not the grid of the clip."""
+    tokens = "x".join(map(str, built_for))
+    warnings.warn(
+        f"Linformer's projections are for {tokens} tokens and are interpolated for every clip of another size; "
+        "set_input_size does it once.",
+        stacklevel=1,
+    )
 
 
 class OrthoformerAttend(Attend):
