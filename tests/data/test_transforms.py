@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from fixformer.data import transforms
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,16 @@ def test_view_crops_are_windows_of_the_scaled_clip(h: int, w: int) -> None:
     else:
         assert torch.equal(first, scaled[..., 4:36, ends[0]])
         assert torch.equal(last, scaled[..., 4:36, ends[1]])
+
+
+@pytest.mark.parametrize(("h", "w"), [(2, 4096), (4096, 2)])
+def test_a_strip_is_not_enlarged(h: int, w: int) -> None:
+    clip = transforms.from_frames(frames(1, h, w))
+    with pytest.raises(InputError, match=f"{w} x {h} pixels.*short side of 224"):
+        transforms.view_crops(clip, 224, 224, 1)
+    assert min(transforms.resize_short_side(clip, 1).shape[-2:]) == 1
+    narrow = transforms.from_frames(frames(1, 1, 64))
+    assert transforms.resize_short_side(narrow, 8).shape[-2:] == (8, 512)
 
 
 def test_only_one_or_three_crops() -> None:

@@ -15,8 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
 
+# a strip of 2 x 4096 pixels, enlarged to a short side of 224, would take 300 MB a frame
+MOST_STRETCHED = 64
 MULTISCALE_RATIOS = (1.0, 0.875, 0.75, 0.66)
 # quarter steps (x, y) of the 13 places where TSN puts a crop
 MULTISCALE_PLACES = (
@@ -54,7 +56,11 @@ def resize(clip_CTHW: Tensor, height: int, width: int, antialias: bool = True) -
 
 
 def resize_short_side(clip_CTHW: Tensor, side: int, antialias: bool = True) -> Tensor:
+    """Refuses to enlarge a picture so long and narrow that hardly any of it would be in a crop."""
     height, width = clip_CTHW.shape[-2:]
+    if side > min(height, width) and max(height, width) > MOST_STRETCHED * min(height, width):
+        shape = f"a picture of {width} x {height} pixels is more than {MOST_STRETCHED} times as long as it is wide"
+        raise InputError(f"{shape} and cannot be enlarged to a short side of {side}; leave the video out.")
     return resize(clip_CTHW, *short_side_size(height, width, side), antialias)
 
 
