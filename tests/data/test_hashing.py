@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fixformer.data import hashing
 from fixformer.data.decode import open_video
 from fixformer.data.hashing import TIMES, digest_file, digest_of, fingerprint, sampled_times, similar_pairs
 from videos import encode, moving_square
@@ -53,6 +54,22 @@ def test_pairs_name_both_places() -> None:
     pairs = list(similar_pairs([prints[3], prints[0]], prints))
     assert [(i, j) for i, j, _ in pairs] == [(0, 3), (1, 0)]
     assert all(likeness > 0.999 for *_, likeness in pairs)
+
+
+def test_pairs_are_compared_in_squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    prints = [print_of(textured(seed)) for seed in range(7)]
+    largest = 0
+
+    def spy(bytes_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal largest
+        largest = max(largest, len(bytes_ND))
+        return units(bytes_ND)
+
+    units = hashing._units
+    monkeypatch.setattr(hashing, "_units", spy)
+    monkeypatch.setattr(hashing, "_CHUNK", 3)
+    assert sorted((i, j) for i, j, _ in similar_pairs(prints[::-1], prints)) == [(i, 6 - i) for i in range(7)]
+    assert largest == 3
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7, 8, 9, 300])

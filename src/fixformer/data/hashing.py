@@ -53,14 +53,15 @@ def fingerprint(frames_THWC: np.ndarray) -> str:
 
 def similar_pairs(first: list[str], second: list[str]) -> Iterator[tuple[int, int, float]]:
     """(place in first, place in second, likeness of motion) of videos that look the same, by comparing all with all."""
-    scene_a, motion_a = _unpack(first)
-    scene_b, motion_b = _unpack(second)
-    for begin in range(0, len(first), _CHUNK):
-        rows = slice(begin, begin + _CHUNK)
-        scene_NN = scene_a[rows] @ scene_b.T
-        motion_NN = motion_a[rows] @ motion_b.T
-        for i, j in np.argwhere((scene_NN > SAME_SCENE) & (motion_NN > SAME_MOTION)):
-            yield begin + int(i), int(j), float(motion_NN[i, j])
+    bytes_a, bytes_b = _unpack(first), _unpack(second)
+    # in squares: all of 170,000 videos against a few thousand would take gigabytes
+    for top in range(0, len(first), _CHUNK):
+        scene_a, motion_a = _units(bytes_a[top : top + _CHUNK])
+        for left in range(0, len(second), _CHUNK):
+            scene_b, motion_b = _units(bytes_b[left : left + _CHUNK])
+            motion_NN = motion_a @ motion_b.T
+            for i, j in np.argwhere((scene_a @ scene_b.T > SAME_SCENE) & (motion_NN > SAME_MOTION)):
+                yield top + int(i), left + int(j), float(motion_NN[i, j])
 
 
 def _shrink(picture_HWC: np.ndarray, side: int) -> np.ndarray:
@@ -78,10 +79,15 @@ def _quantise(values: np.ndarray) -> np.ndarray:
     return np.round(values.reshape(-1) * (127 / scale if scale > 0 else 0)).astype(np.int8)
 
 
-def _unpack(prints: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _unpack(prints: list[str]) -> np.ndarray:
+    """Both parts side by side, as the bytes they were stored as: `[N, D]`."""
+    whole = [np.frombuffer(base64.b85decode(text), np.int8) for text in prints]
+    return np.array(whole, np.int8).reshape(-1, _SCENE_D + _MOTION_D)
+
+
+def _units(bytes_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both parts as unit vectors `[N, D]`."""
-    whole = np.array([np.frombuffer(base64.b85decode(text), np.int8) for text in prints], np.float32)
-    whole = whole.reshape(-1, _SCENE_D + _MOTION_D)
+    whole = bytes_ND.astype(np.float32)
     return _unit(whole[:, :_SCENE_D]), _unit(whole[:, _SCENE_D:])
 
 
