@@ -135,6 +135,7 @@ def test_a_batch_of_failures_only_is_empty(damaged: list[Sample]) -> None:
     (batch,) = ViewLoader(TestVideos(damaged[3:4], SPEC))
     assert len(batch.labels_B) == len(batch.index_B) == len(batch.views_BVCTHW) == 0
     assert len(batch.problems) == 1
+    assert batch.inputs(SPEC).shape[0] == 0
 
 
 def test_short_test_videos_are_failures_under_the_error_policy(motions: Index) -> None:

@@ -12,12 +12,13 @@ import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
 import pytest
 
-from fixformer.data import decode_pyav, packets
+from fixformer.data import decode_pyav, decode_torchcodec, packets
 from fixformer.data.decode import DecodeError, Decoder, Limits, Policy, VideoInfo, open_video
 from fixformer.errors import InputError, UnknownName, UserError
 from videos import encode, jpeg, moving_square
@@ -519,3 +520,27 @@ def test_torchcodec_missing_or_conflicting() -> None:
             open_video(encode(moving_square(3)), backend="torchcodec")
     with pytest.raises(UserError, match="partial"):
         open_video(encode(moving_square(3)), backend="torchcodec", policy="partial")
+
+
+class Torn:
+    """Stands for torchcodec's decoder of a file that breaks off."""
+
+    metadata = SimpleNamespace(width=8, height=8, stream_index=1)
+
+    def __len__(self) -> int:
+        return 3
+
+    def get_frames_at(self, _: list[int]) -> object:
+        raise RuntimeError("could not push packet")
+
+    def get_frames_in_range(self, *_: int) -> object:
+        raise RuntimeError("could not push packet")
+
+
+def test_torchcodec_errors_are_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_torchcodec, "_open", lambda *_: Torn())
+    video = open_video("a.mp4", backend="torchcodec")
+    with pytest.raises(DecodeError, match=r"^a\.mp4, stream 1: could not push"):
+        _ = video.timestamps
+    with pytest.raises(DecodeError, match=r"^a\.mp4, stream 1: could not push"):
+        video.get_frames([0])

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fixformer.data import synthetic
 from fixformer.data.decode import open_video
 from fixformer.data.index import load_index
 from fixformer.data.synthetic import (
@@ -130,3 +132,8 @@ def test_bad_requests(motions: Path, tmp_path: Path) -> None:
         make_motions(tmp_path / "a", size=(49, 64))
     with pytest.raises(UserError, match="val_fraction=1"):
         make_motions(tmp_path / "a", val_fraction=1)
+
+
+def test_processors_are_counted_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert synthetic._processors() == os.cpu_count()

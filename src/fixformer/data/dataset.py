@@ -22,13 +22,12 @@ from fixformer.data.decode import DecodeError
 from fixformer.data.frames import FrameReader, FrameSource
 from fixformer.data.index_base import Sample
 from fixformer.data.sampler import Key
-from fixformer.data.sampling import ShortVideoError
 from fixformer.data.seeds import generator
 from fixformer.data.table import SampleTable
 from fixformer.data.views import make_train_clip, make_view_bytes
 from fixformer.errors import InputError, UserError
 
-UNREADABLE = (DecodeError, ShortVideoError, InputError, FileNotFoundError)
+UNREADABLE = (DecodeError, InputError, FileNotFoundError)
 REPLACEMENTS = 10
 T = TypeVar("T")
 
@@ -212,7 +211,7 @@ def collate_test(items: list[TestItem]) -> TestBatch:
     readable = [item for item in items if item.views_VCTHW is not None]
     views = [item.views_VCTHW for item in readable if item.views_VCTHW is not None]
     return TestBatch(
-        torch.stack(views) if views else torch.empty(0, dtype=torch.uint8),
+        torch.stack(views) if views else torch.empty(0, 0, 3, 0, 0, 0, dtype=torch.uint8),
         torch.tensor([item.label for item in readable], dtype=torch.int64),
         torch.tensor([item.index for item in readable], dtype=torch.int64),
         [item.problem for item in items if item.problem],

@@ -7,7 +7,8 @@ Legend: T frames asked for, H height, W width, C the three colours.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ class TorchCodecDecoder(DecoderBase):
     def timestamps(self) -> np.ndarray:
         # torchcodec tells the time of a frame only with its picture, so take few pictures at once
         starts = range(0, len(self), 16)
-        parts = [self._decoder.get_frames_in_range(i, min(i + 16, len(self))).pts_seconds.numpy() for i in starts]
+        with self._told():
+            parts = [self._decoder.get_frames_in_range(i, min(i + 16, len(self))).pts_seconds.numpy() for i in starts]
         times = np.concatenate(parts)
         return times - times[0]
 
@@ -68,10 +70,16 @@ class TorchCodecDecoder(DecoderBase):
         wanted = self._check_range(indices)
         meta = self._decoder.metadata
         self._allocate(len(wanted), (meta.width, meta.height))
-        try:
+        with self._told():
             return self._decoder.get_frames_at(wanted).data.numpy()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """torchcodec has one error for everything that goes wrong; this one is the file's."""
+        try:
+            yield
         except RuntimeError as error:
-            raise DecodeError(str(error), file=self._file, stream=meta.stream_index) from error
+            raise DecodeError(str(error), file=self._file, stream=self._decoder.metadata.stream_index) from error
 
     def close(self) -> None:
         del self._decoder

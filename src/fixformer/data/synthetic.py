@@ -76,7 +76,7 @@ def make_motions(
     _check(root, clips, val_fraction, size)
     (root / VIDEOS).mkdir(parents=True)
     (root / "labels").mkdir()
-    workers = workers if workers is not None else len(os.sched_getaffinity(0))
+    workers = workers if workers is not None else _processors()
     jobs = [range(begin, min(begin + 8, clips)) for begin in range(0, clips, 8)]
     done = 0
     for job, _ in unordered_map(partial(_write_clips, root, seed, size), jobs, workers):
@@ -85,6 +85,11 @@ def make_motions(
             progress(done, clips)
     _write_annotations(root, clips, val_fraction)
     return root
+
+
+def _processors() -> int:
+    """Those this process may use, where the system tells (macOS and Windows do not)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_clip(number: int, seed: int, size: tuple[int, int] = (96, 128)) -> tuple[Scene, int]:
