@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from fixformer.errors import SettingsConflict, UnknownName, UserError
+from fixformer.errors import SettingsConflict, UnknownName
+from fixformer.number_checks import check_rates, check_ratios, check_switches, check_whole
 
 CHOICES = {
     "attention": (
@@ -25,10 +26,12 @@ CHOICES = {
     "reading": ("paper", "released"),
 }
 AT_LEAST_ONE = (
-    *("num_classes", "num_frames", "image_size", "embed_dim", "depth", "num_heads", "mlp_ratio"),
+    *("num_classes", "num_frames", "image_size", "embed_dim", "depth", "num_heads"),
     *("patch_size", "patch_stride", "shift_time", "shift_space", "shift_segment", "time_slots"),
     *("random_features", "redraw_every", "slots", "landmarks"),
 )
+AT_LEAST_ZERO = ("head_hidden_dim", "patch_padding")
+SWITCHES = ("mlp_conv", "patch_norm", "fixation_shared")
 CONV_PATCHES = (4, 8, 16, 32)
 FRACTIONS = ("shift_keep", "drop_path", "dropout")
 KERNEL_ATTENTIONS = ("linear",)
@@ -144,14 +147,14 @@ class ModelConfig:
             value = getattr(self, name)
             if value is not None and value not in choices:
                 raise UnknownName(name, value, choices)
-        for name in AT_LEAST_ONE:
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or value < 1):
-                raise UserError(f"{name}={value!r}: a number of at least 1 is needed.")
-        for name in FRACTIONS:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise UserError(f"{name}={value!r}: a fraction in [0, 1) is needed.")
+        check_whole(1, **self._set_among(AT_LEAST_ONE))
+        check_whole(0, **self._set_among(AT_LEAST_ZERO))
+        check_ratios(mlp_ratio=self.mlp_ratio)
+        check_rates(**self._set_among(FRACTIONS))
+        check_switches(**self._set_among(SWITCHES))
+
+    def _set_among(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def _check_needs(self) -> None:
         for setting, other, allowed in NEEDS:

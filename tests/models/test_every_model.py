@@ -24,6 +24,7 @@ COMPARED = {
     *("motionformer_base", "oformer_base", "rala_base", "mvit_base_16x4", "mvit_base_32x3", "slowfast_r50_8x8"),
     *("slowfast_r101_8x8", "tsm_r50", "tsm_r101", "msnet_r50", "i3d", "x3d_m"),
 }
+LANDMARKS = {"oformer_base", "rala_base"}
 TUBELETS = {"vivit_base", "vivit_large", "vivit_large_fe", "motionformer_base", "oformer_base", "rala_base"}
 SIZE = 32
 
@@ -36,7 +37,7 @@ def is_small(name: str) -> bool:
 def build(name: str, **settings: Any) -> VideoModel:
     """The model on clips of 4 frames of 32 pixels, with every parameter awake."""
     own = list_settings(name)
-    small = {key: value for key, value in SMALL.items() if key in own and not (key == "landmarks" and "fix" in name)}
+    small = {key: value for key, value in SMALL.items() if key in own and (key != "landmarks" or name in LANDMARKS)}
     small |= {"head_hidden_dim": 0} if name.startswith("fixformer_vit") else {}
     torch.manual_seed(0)
     model = create_model(name, **{"num_classes": 5, "num_frames": 4, "image_size": SIZE, **small, **settings})

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.errors import InputError
+from fixformer.number_checks import check_positive, check_whole
 
 
 class VideoModel(nn.Module):
     """A classifier of clips: `video_BCTHW` in, logits `[B, num_classes]` out.
 
     Subclasses set the sizes below and implement `forward_features`, `forward_head` and `reset_classifier`.
+    `settings` are those of `create_model`, which builds a model of the same sizes from them at any time.
     """
 
     num_classes: int
@@ -46,8 +48,21 @@ class VideoModel(nn.Module):
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
         """Change the clip the model is sized for. The default suits models that run at any size."""
-        self.num_frames = num_frames or self.num_frames
-        self.image_size = image_size or self.image_size
+        frames = self.num_frames if num_frames is None else num_frames
+        size = self.image_size if image_size is None else image_size
+        self.check_input_size(frames, size)
+        self.num_frames, self.image_size = frames, size
+        self.remember(num_frames=frames, image_size=size)
+
+    def check_input_size(self, num_frames: int, image_size: int) -> None:
+        """Refuse a clip the model cannot be sized for, before anything has changed."""
+        check_positive(num_frames=num_frames)
+        check_whole(self.min_size, image_size=image_size)
+
+    def remember(self, **sizes: Any) -> None:
+        """Keep `settings` true when a size changes; a model that no name was given for has none."""
+        if hasattr(self, "settings"):
+            self.settings = {**self.settings, **sizes}
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What this model takes from an image ViT, whose weights come in the names of our own Transformer."""

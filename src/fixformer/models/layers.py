@@ -107,6 +107,14 @@ class PositionEmbed(nn.Module):
         return x_BTHWD + interpolate_space(self.table, x_BTHWD.shape[2], x_BTHWD.shape[3])
 
 
+def resize_tables(module: nn.Module, *size: Any) -> None:
+    """`module.resize(*size)`, which makes new parameters; what was frozen stays frozen."""
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    module.resize(*size)  # type: ignore[operator]
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name not in frozen)
+
+
 def _table(values: Tensor) -> nn.Parameter:
     return nn.Parameter(values.detach().clone(memory_format=torch.contiguous_format))
 

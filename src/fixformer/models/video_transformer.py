@@ -4,6 +4,8 @@ Shapes: B batch, C colours, T frames, H rows, W columns, D width.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from fixformer.models.attention import Attention, build_attention
 from fixformer.models.base import VideoModel
 from fixformer.models.lean import is_lean, run_blocks_
 from fixformer.models.patterns import PATTERNS, Grid
+from fixformer.number_checks import check_positive
 
 
 class VideoTransformer(VideoModel):
@@ -63,10 +66,12 @@ class VideoTransformer(VideoModel):
         return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
 
     def reset_classifier(self, num_classes: int) -> None:
+        check_positive(num_classes=num_classes)
         old = self.head.fc
         self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
         layers.init_weights(self.head.fc)
         self.num_classes = num_classes
+        self.remember(num_classes=num_classes)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable
@@ -94,10 +99,20 @@ class VideoTransformer(VideoModel):
         super().set_input_size(num_frames, image_size)
         side = self.patch_embed.grid(self.image_size)
         for attention in attentions(self):
-            attention.attend.resize(attention.axis.grid((self.num_frames, side, side)))
+            layers.resize_tables(attention.attend, attention.axis.grid((self.num_frames, side, side)))
         for embed in (self.position_embed, self.time_embed):
             if isinstance(embed, layers.PositionEmbed | layers.TimeEmbed):
-                embed.resize(self.num_frames, side, side)
+                layers.resize_tables(embed, self.num_frames, side, side)
+        if self.config.time_slots is not None:
+            self.remember(time_slots=len(self.time_embed.slots))
+
+    def check_input_size(self, num_frames: int, image_size: int) -> None:
+        super().check_input_size(num_frames, image_size)
+        replace(self.config, num_frames=num_frames, image_size=image_size).validate()
+
+    def remember(self, **sizes: Any) -> None:
+        super().remember(**sizes)
+        self.config = replace(self.config, **sizes)
 
 
 STEMS: dict[str, Callable[[ModelConfig], layers.PatchEmbed | layers.ConvStem]] = {

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.models.layers import Branch, Mlp, PatchEmbed, PositionEmbed, TimeEmbed, init_weights
+from fixformer.models.layers import Branch, Mlp, PatchEmbed, PositionEmbed, TimeEmbed, init_weights, resize_tables
 from fixformer.models.registry import Builder, register
-from fixformer.models.zoo.classifier import PooledClassifier, check_positive, check_rates
+from fixformer.models.zoo.classifier import PooledClassifier
+from fixformer.number_checks import check_positive, check_rates, check_ratios
 from fixformer.ops import softmax_attention
 
 Grid = tuple[int, int, int]
@@ -36,10 +37,10 @@ class VitSettings:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        rates = ("drop_path", "dropout")
-        numbers = {f.name: getattr(self, f.name) for f in fields(self) if f.type in (int, float)}
-        check_positive(**{name: value for name, value in numbers.items() if name not in rates})
-        check_rates(**{name: numbers[name] for name in rates})
+        whole = {f.name: getattr(self, f.name) for f in fields(self) if f.type in (int, int | None)}
+        check_positive(**{name: value for name, value in whole.items() if value is not None})
+        check_ratios(mlp_ratio=self.mlp_ratio)
+        check_rates(drop_path=self.drop_path, dropout=self.dropout)
         if self.embed_dim % self.num_heads:
             raise SettingsConflict(f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}.")
         if self.image_size < self.patch_size:
@@ -182,13 +183,15 @@ class ClassTokenModel(PooledClassifier):
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
         """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
-        frames = num_frames or self.num_frames
-        if frames % self.tubelet:
-            raise InputError(f"num_frames={frames} is no multiple of tubelet={self.tubelet}.")
         super().set_input_size(num_frames, image_size)
         for embed in (self.position_embed, self.time_embed):
             if not isinstance(embed, nn.Identity):
-                embed.resize(*self.token_grid())  # type: ignore[operator]
+                resize_tables(embed, *self.token_grid())
+
+    def check_input_size(self, num_frames: int, image_size: int) -> None:
+        super().check_input_size(num_frames, image_size)
+        if num_frames % self.tubelet:
+            raise InputError(f"num_frames={num_frames} is no multiple of tubelet={self.tubelet}.")
 
     def no_weight_decay(self) -> set[str]:
         tables = ("cls_", "temporal_cls_", "position_embed.", "time_embed.", "temporal_position.")

@@ -6,9 +6,9 @@ Shapes: B batch, P positions that are classified separately and averaged, C feat
 import torch
 from torch import Tensor, nn
 
-from fixformer.errors import InputError
 from fixformer.models.base import VideoModel
 from fixformer.models.layers import LinearHead
+from fixformer.number_checks import check_positive, check_rates
 
 
 class PooledClassifier(VideoModel):
@@ -47,21 +47,10 @@ class PooledClassifier(VideoModel):
         self.head.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
         nn.init.trunc_normal_(self.head.fc.weight, std=self.head_std)
         nn.init.constant_(self.head.fc.bias, self.head_bias)
+        self.remember(num_classes=num_classes)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable
-
-
-def check_positive(**settings: int) -> None:
-    for name, value in settings.items():
-        if value < 1:
-            raise InputError(f"{name}={value} must be at least 1.")
-
-
-def check_rates(**settings: float) -> None:
-    for name, value in settings.items():
-        if not 0 <= value < 1:
-            raise InputError(f"{name}={value} must be at least 0 and below 1.")
 
 
 def global_average(map_BCTHW: Tensor) -> Tensor:

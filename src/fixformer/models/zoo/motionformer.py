@@ -28,20 +28,24 @@ from fixformer.ops.lara import lara_trajectories
 from fixformer.ops.orthoformer import orthoformer_trajectories
 from fixformer.ops.trajectory import TrajectoryWeights, softmax_trajectories, trajectory_attention_with_class_token
 
+LANDMARKS = 128
+WITH_LANDMARKS = ("orthoformer", "lara")
+
 
 @dataclass(frozen=True)
 class MotionformerSettings(VitSettings):
     """`attention` is that of stage 1 (trajectory, orthoformer, lara), or the authors' baselines (joint, divided).
 
     `values` says what stage 2 averages: the trajectories themselves, as the published models do by a slip in their
-    code, or a projection of them, as their paper writes. `landmarks` are Orthoformer's or, at most, LARA's.
+    code, or a projection of them, as their paper writes. `landmarks` are Orthoformer's or, at most, LARA's; 128 unless
+    set.
     """
 
     tubelet: int = 2
     drop_path: float = 0.2
     attention: str = "trajectory"
     values: str = "trajectory"
-    landmarks: int = 128
+    landmarks: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +56,11 @@ class MotionformerSettings(VitSettings):
         if self.values == "projected" and self.attention not in STAGES:
             raise SettingsConflict(
                 f"values='projected' has no meaning with attention={self.attention!r}, which has no trajectories."
+            )
+        if self.landmarks is not None and self.attention not in WITH_LANDMARKS:
+            raise SettingsConflict(
+                f"landmarks={self.landmarks} has no meaning with attention={self.attention!r}; "
+                f"leave landmarks out or set attention to {' or '.join(WITH_LANDMARKS)}."
             )
 
 
@@ -158,7 +167,7 @@ def _block(settings: MotionformerSettings, drop_path: float) -> TokenBlock:
     if s.attention == "divided":
         attends = {"time": DividedTokens(along_time=True), "space": DividedTokens(along_time=False)}
     elif s.attention in STAGES:
-        stage = STAGES[s.attention](dim // s.num_heads, s.landmarks)
+        stage = STAGES[s.attention](dim // s.num_heads, s.landmarks or LANDMARKS)
         attends = {"attention": TrajectoryTokens(dim, stage, s.values == "projected")}
     attentions = {name: TokenAttention(dim, s.num_heads, attend) for name, attend in attends.items()}
     return TokenBlock(attentions, dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)

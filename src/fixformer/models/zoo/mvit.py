@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed
+from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.registry import register
 from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier, check_rates
+from fixformer.models.zoo.classifier import PooledClassifier
 from fixformer.models.zoo.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
+from fixformer.number_checks import check_rates
 
 PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING = (3, 7, 7), (2, 4, 4), (1, 3, 3)
 HALVE: Grid = (1, 2, 2)
@@ -134,7 +135,7 @@ class MViT(PooledClassifier):
         """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
         super().set_input_size(num_frames, image_size)
         for embed in (self.time_embed, self.position_embed):
-            embed.resize(*token_grid(self.num_frames, self.image_size))
+            resize_tables(embed, *token_grid(self.num_frames, self.image_size))
 
     def no_weight_decay(self) -> set[str]:
         return {"cls_token", "cls_position", "time_embed.slots", "position_embed.table"}

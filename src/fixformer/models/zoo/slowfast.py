@@ -14,6 +14,7 @@ from fixformer.models.zoo.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last
 from fixformer.models.zoo.checkpointing import run
 from fixformer.models.zoo.classifier import PooledClassifier, global_average, initialise_convolutions
 from fixformer.models.zoo.convolution import ConvNormAct
+from fixformer.number_checks import check_positive
 
 EXPANSION = 4
 LATERAL_RATIO = 2  # channels of a lateral connection, as a multiple of the fast path's
@@ -87,6 +88,7 @@ class SlowFast(PooledClassifier):
         lateral_kernel: int = 7,
         temporal_blocks: TemporalBlocks | None = None,
     ) -> None:
+        check_positive(lateral_kernel=lateral_kernel)
         if lateral_kernel % 2 == 0:
             raise InputError(f"lateral_kernel={lateral_kernel} must be odd to be centred on a frame; try 5 or 7.")
         fast_width = width // beta

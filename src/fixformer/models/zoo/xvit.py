@@ -25,6 +25,7 @@ from fixformer.models.zoo.class_token import (
     VitSettings,
     preset,
 )
+from fixformer.number_checks import check_whole
 from fixformer.ops.shift import released_time_groups
 
 
@@ -45,6 +46,7 @@ class XvitSettings(VitSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_whole(2, shift_divisor=self.shift_divisor)
         if self.fixation not in CHOICES["fixation"]:
             raise UnknownName("fixation", self.fixation, CHOICES["fixation"])
 
