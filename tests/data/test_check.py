@@ -198,7 +198,7 @@ def test_work_goes_on_when_a_process_dies() -> None:
 
 @pytest.mark.slow
 def test_lsa64_is_listed_and_decodes_as_its_index_says(shared: Path) -> None:
-    """A hundred of them here; all 3,200 clips were checked by `fixformer check` (results/check_lsa64.json)."""
+    """A hundred here; results/check_lsa64.json is the report of `fixformer check` on all 3,200, without its `files`."""
     import csv
 
     root = shared / "data" / "lsa64"
