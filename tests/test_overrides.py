@@ -7,7 +7,7 @@ import pytest
 
 from fixformer.config import DataConfig, dump, load
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.overrides import apply_overrides, resolve, words_to_settings
+from fixformer.overrides import apply_overrides, resolve, words_to_data_settings, words_to_settings
 from fixformer.recipes import RECIPES, get_recipe
 from fixformer.train_config import Stage, TrainConfig, changes
 
@@ -33,6 +33,28 @@ def test_another_size_takes_the_jitter_with_it(config: TrainConfig) -> None:
     assert changed.clip.augment.jitter == (2 * low, 2 * high)
     explicit = apply_overrides(config, {"size": 32, "jitter": "40,50"})
     assert explicit.clip.augment.jitter == (40, 50)
+
+
+def test_another_size_takes_what_is_kept_of_a_video_with_it(config: TrainConfig) -> None:
+    assert config.clip.keep_short_side is not None
+    double = apply_overrides(config, {"size": 2 * config.clip.size}).clip.keep_short_side
+    assert double == 2 * config.clip.keep_short_side
+    assert apply_overrides(config, {"size": 128, "keep_short_side": 140}).clip.keep_short_side == 140
+
+
+def test_settings_of_the_data_alone() -> None:
+    words = ["labels=names.txt", "data.recording_set=1", "val_fraction=0.5", "cache=none"]
+    found = {"labels": "names.txt", "recording_set": 1, "val_fraction": 0.5, "cache": None}
+    assert words_to_data_settings(words) == found
+    with pytest.raises(UnknownName, match="lables.*labels"):
+        words_to_data_settings(["lables=x"])
+    with pytest.raises(UserError, match="workers=2 is given as --workers 2"):
+        words_to_data_settings(["workers=2"])
+
+
+def test_names_that_are_offered_differ(config: TrainConfig) -> None:
+    with pytest.raises(UnknownName, match=r"did you mean batch_size or patch_size or eval\.batch_size"):
+        apply_overrides(config, {"batchsize": 3})
 
 
 def test_stages_as_text_and_over_other_epochs(config: TrainConfig) -> None:

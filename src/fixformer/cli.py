@@ -4,8 +4,10 @@ Results go to stdout (`--json` makes them machine-readable), progress and prose 
 Exit status: 0 done, 1 a user error, 2 bad usage, 130 on Ctrl-C.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -187,7 +189,6 @@ def train(
         dry_run: print the resolved config, steps, predicted memory and time, and stop.
         json: print JSON.
     """
-    from fixformer.bench.show import print_json
     from fixformer.overrides import words_to_settings
     from fixformer.training.run import plan
     from fixformer.training.run import train as run
@@ -195,15 +196,16 @@ def train(
     overrides = words_to_settings(settings)
     if dry_run:
         planned = plan(recipe, data=data, output=output, init=init, shard=shard, **overrides)
-        print_json(planned.to_json()) if json else print(planned)
+        _print_once(planned.to_json() if json else planned)
         return
     result = run(recipe, data=data, output=output, init=init, resume=resume, fork=fork, shard=shard, **overrides)
-    print_json(result.to_json()) if json else print(result.evaluation)
+    _print_once(result.to_json() if json else result.evaluation)
 
 
 @app.command(name="eval")
 def evaluate(
     checkpoint: Positional[str],
+    settings: Positional[tuple[str, ...]] = (),
     *,
     data: str | None = None,
     views: str | None = None,
@@ -219,6 +221,7 @@ def evaluate(
 
     Args:
         checkpoint: a checkpoint, or the directory of a run.
+        settings: of the data as name=value, such as labels=names.txt kind=csv recording_set=1.
         data: directory or annotation file; what the run was trained with if not given.
         views: CLIPSxCROPS, such as 2x3; the recipe's if not given.
         aggregate: sum the logits of the views or average their probabilities.
@@ -229,11 +232,12 @@ def evaluate(
         device: auto, cpu or cuda.
         json: print JSON.
     """
-    from fixformer.bench.show import print_json
     from fixformer.evaluation.run import evaluate as run
+    from fixformer.overrides import words_to_data_settings
     from fixformer.progress import progress
 
-    with progress("scoring videos") as report:
+    data_settings = words_to_data_settings(settings)
+    with progress("scoring videos") if _is_main() else nullcontext() as report:
         result = run(
             checkpoint,
             data=data,
@@ -245,8 +249,9 @@ def evaluate(
             workers=workers,
             device=device,
             progress=report,
+            **data_settings,
         )
-    print_json(result.to_json()) if json else print(result)
+    _print_once(result.to_json() if json else result)
 
 
 @app.command
@@ -411,6 +416,19 @@ def bench_train(
 
 
 app.command(bench, name="bench", help="Measure speed and memory on this machine.")
+
+
+def _is_main() -> bool:
+    """Of all processes that torchrun started, one speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _print_once(result: object) -> None:
+    """A result of all processes together; a table as JSON."""
+    from fixformer.bench.show import print_json
+
+    if _is_main():
+        print_json(result) if isinstance(result, dict) else print(result)
 
 
 def main(args: Sequence[str] | None = None) -> None:

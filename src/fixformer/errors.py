@@ -12,7 +12,7 @@ class UnknownName(UserError):
     """A name that is not in a table; the message offers the nearest valid ones."""
 
     def __init__(self, kind: str, name: object, valid: Iterable[str]) -> None:
-        names = sorted(valid)
+        names = sorted(set(valid))
         near = get_close_matches(str(name), names, n=3, cutoff=0.5)
         offer = f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(names)}."
         super().__init__(f"unknown {kind} {name!r}; {offer}")

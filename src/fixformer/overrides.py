@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from fixformer.config import dump, load
+from fixformer.config import DataConfig, dump, load
 from fixformer.errors import UnknownName, UserError
 from fixformer.train_config import Stage, TrainConfig
 
 # Settings of the model that follow from the data and the clip.
 DERIVED = {"num_classes": "the labels of the data", "num_frames": "clip.frames", "image_size": "clip.size"}
+# Settings of the data that `fixformer eval` has arguments for.
+FLAGS = {"path": "--data", "workers": "--workers"}
 STAGE = re.compile(r"(\d+)x(\d+):(\d+)(?:@(\d+))?")
 
 
@@ -23,6 +25,20 @@ def words_to_settings(words: Iterable[str]) -> dict[str, str]:
         if not equals:
             raise UserError(f"{word!r} is not a setting; write name=value, such as epochs=10.")
         settings[name] = text
+    return settings
+
+
+def words_to_data_settings(words: Iterable[str]) -> dict[str, Any]:
+    """`["labels=names.txt", "recording_set=1"]` as settings of `DataConfig`, each of its type."""
+    hints = leaves(DataConfig)
+    settings = {}
+    for word, text in words_to_settings(words).items():
+        name = word.removeprefix("data.")
+        if name in FLAGS:
+            raise UserError(f"{word}={text} is given as {FLAGS[name]} {text}.")
+        if name not in hints:
+            raise UnknownName("setting of the data", word, hints)
+        settings[name] = read_value(text, hints[name], name)
     return settings
 
 
@@ -118,9 +134,14 @@ def _with_model(config: TrainConfig, model: str) -> TrainConfig:
 
 
 def _resized(config: TrainConfig, named: Mapping[str, Any], hints: Mapping[str, Any]) -> TrainConfig:
-    """Another size takes the jitter and the short side with it, unless they are set as well."""
+    """Another size takes the jitter and the short sides with it, unless they are set as well."""
     size = read_value(named.get("clip.size"), hints["clip.size"], "clip.size")
-    return replace(config, clip=config.clip.at(size=size)) if isinstance(size, int) and size > 0 else config
+    if not isinstance(size, int) or size < 1:
+        return config
+    clip, kept = config.clip.at(size=size), config.clip.keep_short_side
+    # the stages of a run share what is kept of a video, so `at` leaves it alone
+    scaled = None if kept is None else max(size, round(kept * size / config.clip.size))
+    return replace(config, clip=replace(clip, keep_short_side=scaled))
 
 
 def _stretched(stages: list[dict[str, Any]], epochs: int) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fixformer.checkpoint import load_model, read_info
+from fixformer.checkpoint import CheckpointInfo, load_model, read_info
+from fixformer.config import ClipSpec, DataConfig, dump
 from fixformer.data.views import file_views
 from fixformer.errors import UnknownName, UserError
-from fixformer.evaluation.run import evaluate
+from fixformer.evaluation.run import data_of, evaluate, write_evaluation
 from fixformer.training.run import TrainResult
 
 
@@ -118,3 +119,31 @@ def test_weights_that_are_not_the_models(trained: TrainResult, tmp_path: Path) -
     (copy / "config.json").write_text(json.dumps(content))
     with pytest.raises(UnknownName, match="fixformer_tiny"):
         evaluate(copy)
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointInfo:
+    """Of a run whose data was divided by chance."""
+    (tmp_path / "plain").mkdir()
+    monkeypatch.chdir(tmp_path)
+    data = DataConfig(path="plain", kind="folders", split_seed=7, val_fraction=0.4, videos="v", damaged="partial")
+    return CheckpointInfo("fixformer_tiny", {}, ClipSpec(), ["a", "b"], recipe={"data": dump(data)})
+
+
+@pytest.mark.parametrize("spelling", ["plain/", "./plain", "plain/../plain", "absolute"])
+def test_another_spelling_of_the_place_is_the_same_data(stored: CheckpointInfo, spelling: str) -> None:
+    path = Path("plain").resolve() if spelling == "absolute" else spelling
+    assert dump(data_of(stored, path, None, {})) == {**stored.recipe["data"], "path": str(path)}
+
+
+def test_another_place_keeps_what_does_not_depend_on_it(stored: CheckpointInfo) -> None:
+    found = data_of(stored, "elsewhere", None, {"labels": "names.txt"})
+    assert (found.split_seed, found.val_fraction, found.damaged) == (7, 0.4, "partial")
+    assert (found.kind, found.videos, found.labels) == ("auto", None, "names.txt")
+    assert data_of(stored, None, None, {"videos": None}).videos is None
+
+
+def test_an_evaluation_that_cannot_be_written(trained: TrainResult, tmp_path: Path) -> None:
+    (tmp_path / "evaluation.json").mkdir()
+    with pytest.raises(UserError, match="cannot be written to .*Is a directory"):
+        write_evaluation(trained.evaluation, tmp_path)

@@ -20,6 +20,9 @@ from fixformer.evaluation.scoring import Progress, score_split
 from fixformer.files import write_json, write_text
 from fixformer.models.base import VideoModel
 
+# Settings of the data that mean nothing for files elsewhere; the others also hold for another set.
+OF_A_PLACE = ("path", "kind", "videos", "labels", "cache", "location")
+
 
 def evaluate(
     checkpoint: str | Path,
@@ -75,13 +78,18 @@ def changed(config: EvalConfig, **settings: Any) -> EvalConfig:
 def data_of(info: CheckpointInfo, path: str | Path | None, workers: int | None, settings: dict[str, Any]) -> DataConfig:
     """The data a checkpoint was trained with, elsewhere if so asked."""
     stored = dict(info.recipe.get("data", {}))
-    if path is not None and str(path) != stored.get("path"):
-        stored = {name: stored[name] for name in ("backend", "damaged", "workers", "prefetch") if name in stored}
-    given = {"path": None if path is None else str(path), "workers": workers, **settings}
-    values = {**stored, **{name: value for name, value in given.items() if value is not None}}
+    if path is not None and not _is_same_place(path, stored.get("path")):
+        stored = {name: value for name, value in stored.items() if name not in OF_A_PLACE}
+    given = {"path": None if path is None else str(path), "workers": workers}
+    values = {**stored, **{name: value for name, value in given.items() if value is not None}, **settings}
     if not values.get("path"):
         raise UserError("the checkpoint does not say which data to score; give --data DIRECTORY.")
     return load(DataConfig, values, "data")
+
+
+def _is_same_place(path: str | Path, stored: str | None) -> bool:
+    """However it is spelled; a set that is divided by chance must be divided as in training."""
+    return bool(stored) and Path(path).expanduser().resolve() == Path(str(stored)).expanduser().resolve()
 
 
 def check_labels(index: Index, info: CheckpointInfo) -> None:
@@ -129,10 +137,15 @@ def evaluate_model(
 
 def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None = None) -> None:
     """evaluation.json, predictions.jsonl, report.html and its pictures; `log`: rows of the run, for its curves."""
-    write_json(output / "evaluation.json", evaluation.to_json())
     rows = "".join(json.dumps(asdict(video)) + "\n" for video in evaluation.videos)
-    write_text(output / "predictions.jsonl", rows)
-    write_report(evaluation, output, log=log)
+    try:
+        write_json(output / "evaluation.json", evaluation.to_json())
+        write_text(output / "predictions.jsonl", rows)
+        write_report(evaluation, output, log=log)
+    except OSError as error:
+        raise UserError(
+            f"the evaluation cannot be written to {output} ({error.strerror or error}); make room or choose another."
+        ) from None
 
 
 __all__ = ["Evaluation", "evaluate", "evaluate_model", "write_evaluation"]
