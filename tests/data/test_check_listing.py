@@ -96,3 +96,9 @@ def test_folders_with_the_same_pictures_are_the_same(tmp_path: Path) -> None:
             (tmp_path / name / f"{name}{number}.jpg").write_bytes(jpeg(picture))
     (tmp_path / "b" / "._b0.jpg").write_bytes(b"a note of the system")
     assert examine(str(tmp_path / "a")).digest == examine(str(tmp_path / "b")).digest
+
+
+def test_a_set_without_labels_is_reported(clips: Path, tmp_path: Path) -> None:
+    (clips / "test.txt").write_text("0.mp4 24 0\n1.mp4 24 0\n")
+    check(clips, out=tmp_path / "out", workers=1)
+    assert (tmp_path / "out" / "report.txt").exists()

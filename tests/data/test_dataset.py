@@ -152,6 +152,15 @@ def test_unreadable_train_videos_stop_training_by_default(damaged: list[Sample])
             list(loader(damaged, workers).epoch(0))
 
 
+def test_a_part_that_the_video_does_not_have_stops_training_and_names_the_file(motions: Index) -> None:
+    sample = replace(motions.samples[0], start=100.0, end=110.0)
+    with pytest.raises(UserError, match=f"^{sample.path}: the part from 100 s to 110 s is nothing of a video"):
+        TrainClips([sample], SPEC, seed=5)[0, 0]
+    problem = TestVideos([sample], SPEC)[0].problem
+    assert problem is not None
+    assert "the part from 100 s" in problem.message
+
+
 def test_replacement_is_of_the_same_class_reproducible_and_recorded(damaged: list[Sample]) -> None:
     samples = [replace(s, label=i % 2) for i, s in enumerate(damaged)]
     clips = TrainClips(samples, SPEC, seed=5, unreadable="replace")

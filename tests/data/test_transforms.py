@@ -54,6 +54,10 @@ def test_train_multiscale_crop_equals_released(golden: dict[str, Any]) -> None:
             assert [list(place) for place in transforms.multiscale_offsets(height, width, w, h)] == expected
 
 
+def test_multiscale_crops_of_one_pixel_are_not_empty() -> None:
+    assert set(transforms.multiscale_sizes(1, 64)) == {(1, 1)}
+
+
 @pytest.mark.parametrize("size", [(40, 70), (20, 31), (25, 60)])
 @pytest.mark.parametrize("antialias", [True, False])
 def test_resize_is_bilinear_with_half_pixel_centres(size: tuple[int, int], antialias: bool) -> None:

@@ -90,7 +90,8 @@ def report_lines(report: CheckReport, most: int | None = None) -> Iterator[str]:
     yield ""
     for name, value in summary(report.facts).items():
         yield f"{name}: {_range(value) if isinstance(value, list) else _pairs(value)}"
-    for split, counts in report.class_counts.items():
+    labelled = {split: counts for split, counts in report.class_counts.items() if counts}
+    for split, counts in labelled.items():
         least, greatest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         yield f"videos per class, {split}: {counts[least]} ({least}) to {counts[greatest]} ({greatest})"
     for finding in report.findings:

@@ -132,7 +132,7 @@ class TrainClips(Dataset[TrainItem]):
             return self._read(epoch, index)
         except UNREADABLE as error:
             if self.unreadable == "error":
-                raise
+                raise _naming(self.table[index].path, error) from None
             return self._replace(epoch, index, str(error))
 
     def _read(self, epoch: int, index: int) -> TrainItem:
@@ -157,6 +157,11 @@ class TrainClips(Dataset[TrainItem]):
             item.problem = Problem(sample.id, sample.path, message, self.table.id(int(other)))
             return item
         raise UserError(f"{sample.path} is unreadable ({message}) and so is what was tried in its place.")
+
+
+def _naming(path: str, error: Exception) -> Exception:
+    """The error, with the file in its message where sampling or scaling raised it, which know no file."""
+    return InputError(f"{path}: {error}") if isinstance(error, InputError) and path not in str(error) else error
 
 
 class TestVideos(Dataset[TestItem]):

@@ -95,7 +95,7 @@ def view_crops(clip_CTHW: Tensor, short_side: int, size: int, crops: int, antial
 
 def multiscale_sizes(height: int, width: int) -> list[tuple[int, int]]:
     """(width, height) of TSN's candidate crops: ratios of the short side, neighbouring ratios may be combined."""
-    sides = [int(min(height, width) * ratio) for ratio in MULTISCALE_RATIOS]
+    sides = [max(1, int(min(height, width) * ratio)) for ratio in MULTISCALE_RATIOS]
     return [(w, h) for i, h in enumerate(sides) for j, w in enumerate(sides) if abs(i - j) <= 1]
 
 
