@@ -21,6 +21,7 @@ from fixformer.errors import WeightsError
 from fixformer.models.attends import resize_slots
 from fixformer.models.base import VideoModel
 from fixformer.models.layers import interpolate_space, interpolate_time
+from fixformer.models.zoo.timesformer import NearestPositionEmbed, NearestTimeEmbed, nearest
 from fixformer.models.zoo.vivit import interpolate_volume
 from fixformer.models.zoo.weights_class_token import (
     from_motionformer,
@@ -181,8 +182,10 @@ def _examples(names: list[str], most: int = 4) -> str:
     return f"  {shown}" if folded else ""
 
 
+Resize = Callable[[Tensor, Sequence[int]], Tensor]
+
 # Tables with an entry for each place or frame: what brings them to another grid.
-TABLES: tuple[tuple[str, Callable[[Tensor, Sequence[int]], Tensor]], ...] = (
+TABLES: tuple[tuple[str, Resize], ...] = (
     ("time_embed.slots", lambda table, grid: interpolate_time(table, *grid)),
     ("position_embed.table", lambda table, grid: interpolate_space(table, *grid)),
     ("position_embed.volume", lambda table, grid: interpolate_volume(table, *grid)),
@@ -229,7 +232,11 @@ def load_weights(
         named = with_grid(named, grid or (None if isinstance(weights, Mapping) else grid_beside(Path(weights))))
     report = LoadReport(source)
     fresh = _fresh_head(named, own, source)
-    fitted = {name: _fit(name, named[name], own[name], report) for name in own if name in named and name not in fresh}
+    fitted = {
+        name: _fit(name, named[name], own[name], _resize(model, name), report)
+        for name in own
+        if name in named and name not in fresh
+    }
     report.initial += [name for name in own if name not in fitted]
     report.unused += [name for name in named if name not in own]
     report.unused += [name for name in foreign if source == RELEASED and name.startswith("new_fc.")]
@@ -277,11 +284,17 @@ def _rows_differ(named: StateDict, own: StateDict, name: str) -> bool:
     return name in named and len(named[name]) != len(own[name]) and named[name].shape[1:] == own[name].shape[1:]
 
 
-def _fit(name: str, value: Tensor, target: Tensor, report: LoadReport) -> Tensor:
+def _resize(model: nn.Module, name: str) -> Resize | None:
+    """How a table of the model is resized, as the model itself does it; nothing for what is no table."""
+    if isinstance(model.get_submodule(name.rpartition(".")[0]), NearestPositionEmbed | NearestTimeEmbed):
+        return nearest
+    return next((resize for pattern, resize in TABLES if fnmatchcase(name, pattern)), None)
+
+
+def _fit(name: str, value: Tensor, target: Tensor, resize: Resize | None, report: LoadReport) -> Tensor:
     if value.shape == target.shape:
         report.taken.append(name)
         return value
-    resize = next((resize for pattern, resize in TABLES if fnmatchcase(name, pattern)), None)
     if resize and value.ndim == target.ndim and value.shape[-1] == target.shape[-1]:
         report.interpolated.append(name)
         return resize(value.float(), target.shape[:-1])

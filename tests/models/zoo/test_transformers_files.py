@@ -1,4 +1,4 @@
-"""Files of transformers' TimeSformer and ViViT: bare ones are recognised, those of other networks refused."""
+"""Files of transformers' TimeSformer and ViViT: bare ones are recognised, other networks refused, sizes may differ."""
 
 from typing import Any
 
@@ -76,3 +76,22 @@ def test_parts_of_a_video_model_may_not_be_missing() -> None:
     joint = transformers.VivitForVideoClassification(config("Vivit")).state_dict()
     with pytest.raises(WeightsError, match=r"temporal_cls_token is in the model, not in the file"):
         load_weights(ours("vivit_large_fe"), joint, quiet=True)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("frames", "height", "width"), [(7, SIZE, SIZE), (3, 80, 80), (6, 48, 112), (2, 16, 32)])
+def test_timesformer_at_another_length_and_size(frames: int, height: int, width: int) -> None:
+    theirs = awake(transformers.TimesformerForVideoClassification(config("Timesformer", image_size=64)))
+    model = ours("timesformer_base", image_size=64)
+    load_weights(model, theirs.state_dict(), quiet=True)
+    # Its blocks arrange tokens by the config, whatever the clip; its tables have the size they were built with.
+    theirs.config.num_frames, theirs.config.image_size = frames, width
+    video = torch.randn(2, 3, frames, height, width)
+    expected = theirs(video.transpose(1, 2)).logits
+    torch.testing.assert_close(model(video), expected, atol=1e-5, rtol=0)
+    if height == width:
+        sized = ours("timesformer_base", num_frames=frames, image_size=height)
+        assert "time_embed.slots" in load_weights(sized, theirs.state_dict(), quiet=True).interpolated
+        torch.testing.assert_close(sized(video), expected, atol=1e-5, rtol=0)
+        model.set_input_size(frames, height)
+        torch.testing.assert_close(model(video), expected, atol=1e-5, rtol=0)

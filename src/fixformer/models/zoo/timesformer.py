@@ -3,15 +3,16 @@
 Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.models.attends import SoftmaxAttend
 from fixformer.models.attention import Attention
-from fixformer.models.layers import Branch, Mlp
+from fixformer.models.layers import Branch, Mlp, PositionEmbed, TimeEmbed
 from fixformer.models.zoo.checkpointing import run
 from fixformer.models.zoo.class_token import ClassTokenModel, Grid, VitSettings, preset
 
@@ -37,14 +38,38 @@ class DividedBlock(nn.Module):
         return self.mlp(torch.cat([token_B1D, (x_BTPD + change_BTPD[:, :, 1:]).flatten(1, 2)], dim=1))
 
 
+def nearest(table: Tensor, sizes: Sequence[int]) -> Tensor:
+    """A table over time or over a grid, `[*sizes, D]`, at other sizes: every entry is the nearest of the old ones."""
+    if table.shape[:-1] == tuple(sizes):
+        return table
+    return F.interpolate(table.movedim(-1, 0)[None], tuple(sizes), mode="nearest")[0].movedim(0, -1)
+
+
+class NearestTimeEmbed(TimeEmbed):
+    def vectors(self, frames: int) -> Tensor:
+        return nearest(self.slots, (frames,))
+
+
+class NearestPositionEmbed(PositionEmbed):
+    def resize(self, frames: int, height: int, width: int) -> None:
+        resized = nearest(self.table.detach(), (height, width))
+        self.table = nn.Parameter(resized.clone(memory_format=torch.contiguous_format))
+
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD + nearest(self.table, x_BTHWD.shape[2:4])
+
+
 class TimeSformer(ClassTokenModel):
     """Starts as an image ViT on every frame: what attention in time adds is zero at first.
 
-    At another size its positions are interpolated smoothly; the original takes the nearest.
+    At another length or size, frames and places take the nearest entry of their tables, as in the original.
     """
 
     def __init__(self, settings: VitSettings) -> None:
         super().__init__(settings)
+        T, H, W = self.token_grid()
+        self.position_embed = NearestPositionEmbed(H, W, settings.embed_dim)
+        self.time_embed = NearestTimeEmbed(T, settings.embed_dim)
         self.blocks = nn.ModuleList(DividedBlock(settings, rate) for rate in settings.drop_path_rates(settings.depth))
         self.finish(settings.embed_dim, settings.dropout)
         for name, parameter in self.named_parameters():
