@@ -27,6 +27,18 @@ def test_a_new_run_begins_with_an_empty_log(tmp_path: Path) -> None:
     assert read_log(tmp_path / "none.jsonl") == []
 
 
+def test_tensorboard_has_the_numbers_of_the_rows(tmp_path: Path) -> None:
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    log = RunLog(tmp_path)
+    log.write("step", 1, loss=2.0)
+    log.write("eval", 1, video_top1=0.5)
+    log.write("problem", 1, path="a.mp4")
+    log.close()
+    found = accumulators.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert set(found.Tags()["scalars"]) == {"step/loss", "eval/video_top1"}
+    assert [(event.step, event.value) for event in found.Scalars("step/loss")] == [(1, 2.0)]
+
+
 def test_without_a_terminal_rows_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
     row = {
         **{"kind": "step", "step": 1, "epoch": 0.5, "loss": 2.0, "lr": 1e-3},

@@ -47,6 +47,14 @@ def test_layers_learn_slower_the_earlier_they_are(model: VideoModel) -> None:
     assert {group["lr"] for group in optimiser.param_groups} == {0.1 * 0.5**i for i in range(5)}
 
 
+@pytest.mark.parametrize("name", ["timesformer_base", "vivit_large_fe", "xvit_base", "mvit_base_16x4"])
+def test_learned_tokens_and_tables_learn_like_the_stem(name: str) -> None:
+    with torch.device("meta"):
+        scales = layer_scales(create_model(name), 0.5)
+    tokens = {scale for name, scale in scales.items() if "cls_" in name or "_embed." in name}
+    assert tokens == {min(scales.values())}
+
+
 def test_layer_decay_needs_layers() -> None:
     model = create_model("tsm_r50", num_classes=2)
     with pytest.raises(SettingsConflict, match=r"layer_decay=0\.5"):

@@ -1,7 +1,7 @@
 """What a run leaves behind about itself: one JSON object per line, TensorBoard where it is installed.
 
-Rows have a `kind`: "start", "step", "eval", "save", "problem", "end". A continued run forgets the rows after its
-checkpoint, so the log reads as if it had never been interrupted.
+Rows have a `kind`: "step" (`log_steps` apart), "eval" (an evaluated epoch) or "problem" (an unreadable video). A
+continued run forgets the rows after its checkpoint, so the log reads as if it had never been interrupted.
 """
 
 import json

@@ -12,8 +12,8 @@ from fixformer.models.base import VideoModel
 from fixformer.train_config import OptimConfig
 
 BLOCK = re.compile(r"blocks\.(\d+)\.")
-# Parts before the first block; everything that is neither these nor a block comes after the last.
-STEM = ("patch_embed.", "position_embed.", "time_embed.", "cls_token", "pos_embed", "temporal_embed")
+# What makes tokens, and those that are learned; everything that is neither these nor a block comes after the last.
+STEM = ("patch_embed.", "position_embed.", "time_embed.", "cls_", "temporal_cls_")
 
 
 def build_optimiser(model: VideoModel, config: OptimConfig) -> Optimizer:

@@ -1,0 +1,64 @@
+"""`--fork`: what can change in a run that goes on, and the sentence for what cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fixformer.errors import UserError
+from fixformer.training.setup import Learner
+from tiny_run import Run
+
+
+def restored(monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
+    """Learners as they were right after they were restored; their runs stop there."""
+    found: list[Learner] = []
+    restore = Learner.restore
+
+    def stop(self: Learner, *arguments: Any) -> None:
+        restore(self, *arguments)
+        found.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Learner, "restore", stop)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"depth": 2}, ["depth", "blocks.1."]),
+        ({"embed_dim": 64}, ["embed_dim"]),
+        ({"frames": 8}, ["frames", "time_embed"]),
+    ],
+)
+def test_what_cannot_go_on_is_one_sentence(run: Run, changed: dict[str, Any], words: list[str]) -> None:
+    run(epochs=1)
+    with pytest.raises(UserError, match="cannot go on with another") as raised:
+        run(epochs=2, resume=True, fork=True, **changed)
+    assert all(word in str(raised.value) for word in [*words, "--init"]), raised.value
+
+
+def test_a_smaller_model_drops_nothing_silently(run: Run) -> None:
+    run(epochs=1, depth=2)
+    with pytest.raises(UserError, match=r"another depth.*blocks\.1\..*absent in the model"):
+        run(epochs=2, depth=1, resume=True, fork=True)
+
+
+def test_an_average_that_is_switched_on_starts_from_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = load_file(run(epochs=1, ema=None).output / "last" / "model.safetensors")
+    found = restored(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        run(epochs=2, ema=0.9, resume=True, fork=True)
+    assert found[0].ema is not None
+    for name, value in found[0].model.state_dict().items():
+        assert torch.equal(value, stored[name])
+        assert torch.equal(found[0].ema.average[name], stored[name])
+
+
+@pytest.mark.parametrize("pair", [("sgd", "adamw"), ("adamw", "sgd")])
+def test_another_optimiser_begins_anew(run: Run, tmp_path: Path, pair: tuple[str, str]) -> None:
+    run(epochs=1, optimiser=pair[0])
+    assert run(epochs=2, optimiser=pair[1], resume=True, fork=True).steps == 12
