@@ -17,6 +17,7 @@ from op_checks import (
 )
 from torch import Tensor
 
+from fixformer.models.attends import LaraAttend
 from fixformer.ops.lara import (
     LandmarkWeights,
     Samples,
@@ -91,6 +92,26 @@ def test_golden_sequence(shared: Path, dtype: torch.dtype):
     k_bar = segment_means(project_landmarks(k, landmark_weights(golden, "k_bar_gen", 0)), 4)
     y = lara_attention(q, k, v, q_bar, k_bar)
     assert_close(project_out(golden, y), golden["out.adaptive-1d.light.mis-opt"], GOLDEN_TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(
+    ("x", "grid", "linear", "out"),
+    [
+        ("x1d", None, 0, "adaptive-1d.light.mis-opt"),
+        ("x", (6, 6), 2, "pool-mixed.light.mis-opt"),
+    ],
+)
+def test_the_module_is_the_released_one_on_lines_and_planes(shared: Path, x, grid, linear, out):
+    golden = load_golden(shared, "op_lara")
+    attend = LaraAttend(width=8, landmarks=4).double().eval()
+    for landmarks, prefix in ((attend.query_landmarks, "q_bar_gen"), (attend.key_landmarks, "k_bar_gen")):
+        parameters = (landmarks.fc.weight, landmarks.fc.bias, landmarks.norm.weight, landmarks.norm.bias)
+        for parameter, weight in zip(parameters, landmark_weights(golden, prefix, linear), strict=True):
+            parameter.data = weight
+    q, k, v = project_qkv(golden, golden[x].flatten(1, -2))
+    y = attend(q, k, v, grid or (q.shape[2],))
+    expected = golden[f"out.{out}"].flatten(1, -2)
+    assert_close(project_out(golden, y), expected, GOLDEN_TOLERANCE[torch.float64])
 
 
 def landmarks_and_noise(batch: int, heads: int, proposals: int, width: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -183,7 +183,10 @@ class NystromAttend(Attend):
 
 
 class PooledLandmarks(nn.Module):
-    """LARA's landmarks: means over the grid, a Linear and a LayerNorm that all heads share."""
+    """LARA's landmarks: means over the grid, a Linear and a LayerNorm that all heads share.
+
+    As released: on a plane the means come first, on a line, where LARA was made for text, they come last.
+    """
 
     def __init__(self, width: int, landmarks: int) -> None:
         super().__init__()
@@ -193,20 +196,23 @@ class PooledLandmarks(nn.Module):
 
     def forward(self, x_GhNE: Tensor, grid: Grid) -> Tensor:
         weights = LandmarkWeights(self.fc.weight, self.fc.bias, self.norm.weight, self.norm.bias)
-        return project_landmarks(pool_landmarks(x_GhNE, grid, self.landmarks), weights)
+        if len(grid) == 1:
+            return segment_means(project_landmarks(x_GhNE, weights), self.landmarks)
+        return project_landmarks(box_means(x_GhNE, grid, self.landmarks), weights)
 
 
-def pool_landmarks(x_GhNE: Tensor, grid: Grid, landmarks: int) -> Tensor:
-    """At most `landmarks` means over boxes of the grid, as many along each side."""
-    if len(grid) == 1:
-        return segment_means(x_GhNE, landmarks)
-    side = int(landmarks ** (1 / len(grid)) + 1e-9)
+def box_means(x_GhNE: Tensor, grid: Grid, most: int) -> Tensor:
+    """At most `most` means over boxes of the grid, as many along each side."""
+    side = int(most ** (1 / len(grid)) + 1e-9)
     size = [min(side, length) for length in grid]
     return x_GhNE if prod(size) == prod(grid) else grid_means(x_GhNE, grid, size)
 
 
 class LaraAttend(Attend):
-    """Importance sampling around landmarks of queries and keys; the samples are random in training only."""
+    """Importance sampling around landmarks of queries and keys; the samples are random in training only.
+
+    Landmarks of keys attend to each other first, except on a line, where the released code has no such step.
+    """
 
     def __init__(self, width: int, landmarks: int) -> None:
         super().__init__()
@@ -216,7 +222,8 @@ class LaraAttend(Attend):
     def proposals(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> tuple[Tensor, Tensor, Tensor | None]:
         """Landmarks of queries and keys `[G, h, C, E]`, and the noise of their samples."""
         q_GhCE = self.query_landmarks(q_GhNE, grid)
-        k_GhCE = mix_landmarks(self.key_landmarks(k_GhNE, grid))
+        k_GhCE = self.key_landmarks(k_GhNE, grid)
+        k_GhCE = k_GhCE if len(grid) == 1 else mix_landmarks(k_GhCE)
         return q_GhCE, k_GhCE, torch.randn_like(q_GhCE) if self.training else None
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
