@@ -30,6 +30,7 @@ def test_every_kind_runs(kind: str, backward: bool) -> None:
 
 def test_all_attentions_are_compared() -> None:
     assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(CHOICES["attention"])
+    assert {"attention": "linear", "kernel": "elu1", **bench.PLAIN} in bench.KINDS.values()  # the Linear Transformer
 
 
 @pytest.mark.slow

@@ -1,4 +1,10 @@
-"""Speed and memory of every kind of attention over the number of tokens, and where each overtakes fused softmax."""
+"""Speed and memory of every kind of attention over the number of tokens, and where each overtakes fused softmax.
+
+What is timed is one attention within one frame: from queries, keys and values of all heads, still token by token, to
+the output of the heads. That holds association, kernel and fixation where a kind has them, the attention itself, and
+the copies into its layout. The projections before and after, which all kinds share, and the rest of a block are not in
+it. "forward+backward" goes back to q, k, v and to the parameters between the projections.
+"""
 
 import json
 import math
@@ -21,10 +27,11 @@ from fixformer.errors import UnknownName, UserError
 from fixformer.progress import counting
 
 PLAIN: dict[str, Any] = {"fixation": "none", "association": "none"}
-# Everything between the projections to queries, keys and values and the last one, which all kinds share.
+# "linear" is the paper's baseline with ReLU, "elu1" the Linear Transformer.
 KINDS: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax", **PLAIN},
     "linear": {"attention": "linear", **PLAIN},
+    "elu1": {"attention": "linear", "kernel": "elu1", **PLAIN},
     "ours": {},
     **{
         kind: {"attention": kind, **PLAIN}
