@@ -43,6 +43,27 @@ def test_timesformer_starts_as_an_image_model_on_every_frame() -> None:
     torch.testing.assert_close(model(clip()[:, :, :1].expand(-1, -1, 4, -1, -1)), one)
 
 
+@pytest.mark.parametrize("name", ["vivit_base", "vivit_large_fe"])
+def test_vivit_starts_as_the_jax_code(name: str) -> None:
+    """systems.md A11."""
+    model = tiny(name, embed_dim=48)
+    model.reset_classifier(7)
+    own = model.state_dict()
+    zeros = ["head.fc.weight", "head.fc.bias", "cls_token", "blocks.1.attention.body.qkv.bias"]
+    zeros += ["temporal_cls_token"] if name.endswith("_fe") else []
+    assert not any(own[key].any() for key in zeros)
+    tables = ["cls_position", "position_embed.table", "time_embed.slots", "temporal_cls_position"]
+    for key in tables if name.endswith("_fe") else ["cls_position", "position_embed.volume"]:
+        assert own[key].std().item() == pytest.approx(0.02, rel=0.3)
+    blocks = ["blocks.1", "temporal_blocks.3"] if name.endswith("_fe") else ["blocks.1"]
+    fans = {"attention.body.qkv": 2, "attention.body.proj": 2, "mlp.body.fc1": 5, "mlp.body.fc2": 5}
+    for key, fan in ((f"{block}.{part}", fan) for block in blocks for part, fan in fans.items()):
+        bound = (6 / (fan * 48)) ** 0.5  # xavier-uniform: fan in and fan out, in widths
+        assert own[f"{key}.weight"].abs().max().item() == pytest.approx(bound, rel=0.01)
+        assert own[f"{key}.weight"].std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert 0 < own["blocks.1.mlp.body.fc2.bias"].abs().max() < 1e-5
+
+
 def test_motionformers_divided_attention_starts_without_time() -> None:
     model = tiny("motionformer_base", attention="divided").eval()
     x_BND = torch.randn(2, 1 + 2 * 4, WIDTH)

@@ -59,7 +59,27 @@ def interpolate_volume(volume_THWD: Tensor, frames: int, height: int, width: int
     return interpolate_space(table_HWC, height, width).unflatten(2, (frames, D)).permute(2, 0, 1, 3)
 
 
-class ViViT(ClassTokenModel):
+class VivitStart(ClassTokenModel):
+    """What both models start with: no class scored above another, and the initial weights of the JAX code."""
+
+    def finish(self, num_features: int, dropout: float, std: float = 0.02) -> None:
+        super().finish(num_features, dropout, std)
+        nn.init.zeros_(self.cls_token)
+        for name, module in self.named_modules():
+            if name.endswith(".body.qkv"):
+                for part_DD in module.weight.data.chunk(3):  # three layers in theirs, each with its own fan-out
+                    nn.init.xavier_uniform_(part_DD)
+            elif name.endswith((".body.proj", ".body.fc1", ".body.fc2")):
+                nn.init.xavier_uniform_(module.weight)
+            if name.endswith((".body.fc1", ".body.fc2")):
+                nn.init.normal_(module.bias, std=1e-6)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        super().reset_classifier(num_classes)
+        nn.init.zeros_(self.head.fc.weight)
+
+
+class ViViT(VivitStart):
     """Model 1: every token attends to every other of the clip."""
 
     def __init__(self, settings: VivitSettings) -> None:
@@ -86,7 +106,7 @@ class ViViT(ClassTokenModel):
         return adapted
 
 
-class FactorisedViViT(ClassTokenModel):
+class FactorisedViViT(VivitStart):
     """Model 2: a ViT on the patches of each tubelet frame, then a small one on their class tokens."""
 
     time_embed: TimeEmbed
