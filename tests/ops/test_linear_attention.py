@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from fixformer.models.fixation import SharedFixation
 from fixformer.ops import (
     KERNELS,
     cheaper_association,
@@ -110,6 +111,13 @@ def test_a_longer_query_changes_nothing() -> None:
     torch.testing.assert_close(linear_attention(3 * q, k, v), linear_attention(q, k, v), atol=1e-6, rtol=1e-6)
 
 
+def test_a_longer_query_matters_to_elu1() -> None:
+    """systems.md F2: elu + 1 is not homogeneous."""
+    q, k, v = qkv(1, 2, 37, 16)
+    difference = linear_attention(elu1(3 * q), elu1(k), v) - linear_attention(elu1(q), elu1(k), v)
+    assert difference.abs().max() > 1e-2
+
+
 def test_constant_values_and_a_single_token_come_back() -> None:
     q, k, v = qkv(1, 2, 37, 16)
     constant = v[:, :, :1].expand_as(v)
@@ -122,6 +130,26 @@ def test_constant_values_and_a_single_token_come_back() -> None:
 def test_gradcheck(association) -> None:
     q, k, v = (x.requires_grad_() for x in qkv(1, 2, 5, 4))
     assert torch.autograd.gradcheck(lambda q, k, v: _forced(association)(elu1(q), elu1(k), v), (q, k, v))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
+def test_gradcheck_of_the_papers_attention(association, gated: bool) -> None:
+    """systems.md F14, A0: ReLU away from its kink, and the gate that sees q, k and v."""
+    torch.manual_seed(0)
+    fixate = SharedFixation(4, 3).double()
+    q, k, v = qkv(1, 2, 5, 4)
+    q, k = (x + 0.1 * x.sign() for x in (q, k))
+    leaves = tuple(x.detach().requires_grad_() for x in (q, k, v, *fixate.parameters()))
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, *parameters: Tensor) -> Tensor:
+        q, k = relu(q), relu(k)
+        if gated:
+            named = dict(zip(dict(fixate.named_parameters()), parameters, strict=True))
+            q, k, v = torch.func.functional_call(fixate, named, (q, k, v))
+        return _forced(association)(q, k, v)
+
+    assert torch.autograd.gradcheck(attend, leaves)
 
 
 @pytest.mark.parametrize("magnitude", [1.0, 1e3])

@@ -38,6 +38,24 @@ def test_output_lies_between_the_values() -> None:
     assert (y >= v.amin(2, keepdim=True) - 1e-6).all()
 
 
+def test_a_longer_query_matters() -> None:
+    """systems.md F2: it sharpens the weights."""
+    q, k, v = (torch.randn(1, 2, 37, 16, dtype=torch.float64) for _ in range(3))
+    assert (softmax_attention(3 * q, k, v) - softmax_attention(q, k, v)).abs().max() > 1e-2
+
+
+def test_linear_in_the_values_and_blind_to_the_order_of_keys() -> None:
+    """systems.md F3, F4 and F5."""
+    q, k, v, other = (torch.randn(1, 2, 37, 16, dtype=torch.float64) for _ in range(4))
+    attend, exact = softmax_attention, {"atol": 1e-12, "rtol": 0}
+    torch.testing.assert_close(attend(q, k, 3 * v + other), 3 * attend(q, k, v) + attend(q, k, other), **exact)
+    order = torch.randperm(37)
+    torch.testing.assert_close(attend(q, k[:, :, order], v[:, :, order]), attend(q, k, v), **exact)
+    torch.testing.assert_close(attend(q[:, :, order], k, v), attend(q, k, v)[:, :, order], **exact)
+    constant = v[:, :, :1].expand_as(v)
+    torch.testing.assert_close(attend(q, k, constant), constant, **exact)
+
+
 def test_bfloat16() -> None:
     q, k, v = (torch.randn(1, 2, 30, 8) for _ in range(3))
     low = softmax_attention(q.bfloat16(), k.bfloat16(), v.bfloat16())
