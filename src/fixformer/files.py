@@ -75,7 +75,8 @@ def _flush(path: Path) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # file names need not be valid text; those come out as the bytes they were
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -12,7 +12,8 @@ from fixformer.errors import UserError
 VIDEO_SUFFIXES = frozenset(
     [
         *(".mp4", ".webm", ".mkv", ".avi", ".mov", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv"),
-        *(".ts", ".mts", ".m2ts", ".3gp", ".ogv", ".gif", ".vob", ".mp2v", ".y4m"),
+        *(".ts", ".mts", ".m2ts", ".3gp", ".ogv", ".gif", ".vob", ".mp2v", ".y4m", ".asf", ".3g2", ".mpe", ".m2v"),
+        *(".mxf", ".nut", ".ivf", ".dv", ".rm", ".rmvb", ".f4v", ".mj2", ".ogm", ".divx", ".mjpeg", ".h264", ".hevc"),
     ]
 )
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"])
@@ -52,7 +53,8 @@ class Sample:
 class Index:
     """A data set as listed: the samples whose file exists, those whose file does not, and the label names in order.
 
-    `problems` holds everything that makes training on the set doubtful, one sentence each.
+    `problems` holds everything that makes training on the set doubtful, one sentence each. `ignored` are files among
+    the videos that are none by their suffix.
     """
 
     root: Path
@@ -61,6 +63,7 @@ class Index:
     labels: list[str]
     missing: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
     def split(self, name: str) -> list[Sample]:
         return [s for s in self.samples if s.split == name]
@@ -92,6 +95,12 @@ class Index:
             raise ListingError(self.problems[0])
         if not self.split("train"):
             raise ListingError(f"no training video in {self.root} (splits found: {', '.join(self.splits) or 'none'}).")
+        unlabelled = [s.id for s in self.split("train") if s.label == UNLABELLED]
+        if unlabelled:
+            raise ListingError(
+                f"{len(unlabelled)} training videos in {self.root} have no label, first {unlabelled[0]!r}; "
+                "label them or take them out."
+            )
         empty = [name for name, count in self.counts("train").items() if count == 0]
         if empty:
             raise ListingError(
@@ -132,6 +141,8 @@ class FileFinder:
         if path.is_absolute():
             return name if path.exists() else None
         relative = PurePosixPath(name.replace("\\", "/")).as_posix()
+        if relative == ".":
+            return None  # an empty path is no video, though the root exists
         if relative in self._paths:
             return str(self.root / relative)
         if (self.root / relative).exists():
@@ -141,6 +152,11 @@ class FileFinder:
             if PurePosixPath(candidate).parent.as_posix() == parent:
                 return str(self.root / candidate)
         return None
+
+    def only(self, stem: str) -> str | None:
+        """The file of this stem in any sub-directory, if there is exactly one."""
+        found = self._by_stem.get(stem, [])
+        return str(self.root / found[0]) if len(found) == 1 else None
 
     def by_stem(self, stem: str, prefer: Sequence[str] = ()) -> str | None:
         """The file of this stem in any sub-directory, one whose path has the `prefer`red directories first."""
@@ -152,12 +168,34 @@ class FileFinder:
 
 def walk_files(root: Path, suffixes: frozenset[str]) -> Iterator[str]:
     """Relative POSIX paths of all files with one of the suffixes, in sorted order, hidden ones left out."""
-    for folder, subfolders, files in os.walk(root, followlinks=True):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        base = Path(folder).relative_to(root)
-        for name in sorted(files):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes:
+    for folder, names in walk_folders(root):
+        base = folder.relative_to(root)
+        for name in names:
+            if os.path.splitext(name)[1].lower() in suffixes:
                 yield (base / name).as_posix()
+
+
+def walk_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder from `root` down with the names of its files, all in sorted order, hidden ones left out.
+
+    Links to folders are followed, except to one that the link itself lies in.
+    """
+    real = os.path.realpath(root)
+    yield from _walk(str(root), real, frozenset((real, *map(str, Path(real).parents))))
+
+
+def _walk(folder: str, real: str, above: frozenset[str]) -> Iterator[tuple[Path, list[str]]]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise ListingError(f"cannot list {folder}: {error.strerror}.") from None
+    shown = [entry for entry in entries if not entry.name.startswith(".")]
+    yield Path(folder), [entry.name for entry in shown if not entry.is_dir()]
+    for entry in shown:
+        if entry.is_dir():
+            target = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(real, entry.name)
+            if target not in above:
+                yield from _walk(entry.path, target, above | {target})
 
 
 def located(samples: Iterable[tuple[Sample, str | None]]) -> tuple[list[Sample], list[Sample]]:
@@ -179,7 +217,12 @@ def placed(samples: Iterable[Sample], folder: Path) -> list[Sample]:
 
 def stable_order(names: Iterable[str], seed: int) -> list[str]:
     """A shuffle in which adding a name does not move the others relative to each other."""
-    return sorted(names, key=lambda name: hashlib.blake2b(f"{seed}/{name}".encode()).digest())
+    return sorted(names, key=lambda name: stable_key(name, seed))
+
+
+def stable_key(name: str, seed: int) -> bytes:
+    """What `stable_order` sorts by."""
+    return hashlib.blake2b(f"{seed}/{name}".encode("utf-8", "surrogateescape")).digest()
 
 
 def split_of_name(name: str) -> str | None:
@@ -189,20 +232,42 @@ def split_of_name(name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def read_text(path: Path) -> str:
+    """The text of an annotation file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        odd = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise ListingError(f"{path} is not UTF-8 text ({odd}); save it as UTF-8.") from None
+    except OSError as error:
+        raise ListingError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """Label names as they stand, one per line, in order."""
+    names = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    _require_distinct(names, path)
+    return names
+
+
 def read_names(path: Path) -> list[str]:
     """Label names, one per line, in order; `[something]` placeholders lose their brackets.
 
     The category list that circulates for Something-Something is sorted with its brackets, while the lists beside it
     number the labels as published, sorted without: such a file is put in the published order.
     """
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = read_lines(path)
     names = [strip_brackets(line) for line in lines]
     if names != lines and lines == sorted(lines):
         names.sort()
+    _require_distinct(names, path)
+    return names
+
+
+def _require_distinct(names: list[str], path: Path) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ListingError(f"label {repeated[0]!r} appears twice in {path}; label names must differ.")
-    return names
 
 
 def strip_brackets(text: str) -> str:

@@ -1,6 +1,7 @@
 """Tables: any CSV with a path and a label column, and LSA64's `index.csv`, which is split by signer."""
 
 import csv
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -13,7 +14,9 @@ from fixformer.data.index_base import (
     Sample,
     located,
     placed,
+    read_lines,
     read_names,
+    read_text,
     split_of_name,
 )
 from fixformer.data.index_split import split_by_seed
@@ -40,10 +43,12 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        columns = [name.strip().lower() for name in next(reader, [])]
-        rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in reader if row]
+    try:
+        lines = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise ListingError(f"{path} is not a table: {error}.") from None
+    columns = [name.strip().lower() for name in lines[0]] if lines else []
+    rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in lines[1:]]
     short = next((row for row in rows if len(row) < len(columns)), None)
     if short is not None:
         raise ListingError(f"a row of {path} has {len(short)} of {len(columns)} columns: {short}.")
@@ -53,7 +58,10 @@ def read_table(path: Path) -> Table:
 def header(path: Path) -> list[str]:
     """The column names, without reading the table."""
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        return [name.strip().lower() for name in next(csv.reader(file), [])]
+        try:
+            return [name.strip().lower() for name in next(csv.reader(file), [])]
+        except csv.Error:
+            return []  # no table
 
 
 def is_sample_table(path: Path) -> bool:
@@ -72,14 +80,24 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
     tables = [read_table(path) for path in files]
     folder = root.parent if root.is_file() else root
     _require_columns(tables)
-    labels = read_names(options.labels) if options.labels else _label_names(tables)
+    labels = _labels(tables, folder, options)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
+    if not samples:
+        raise ListingError(f"{', '.join(str(table.path) for table in tables)} has a header, but no row below it.")
     if all(s.split == "" for s in samples):
         samples = split_by_seed(samples, options.seed, options.val_fraction, {}, problems)
     problems += _label_problems(folder, samples, labels)
     present, missing = _locate(samples, options.videos or folder, options)
     return Index(folder, "csv", present, labels, missing, problems)
+
+
+def _labels(tables: list[Table], folder: Path, options: IndexOptions) -> list[str]:
+    """From the file named, from `labels.txt` beside the table (which also knows labels without a row), or the rows."""
+    if options.labels:
+        return read_names(options.labels)
+    beside = folder / "labels.txt"
+    return read_lines(beside) if beside.is_file() else _label_names(tables)
 
 
 def load_lsa64(root: Path, options: IndexOptions) -> Index:
@@ -95,16 +113,23 @@ def load_lsa64(root: Path, options: IndexOptions) -> Index:
     samples = [
         Sample(
             row["path"],
-            number[row["class"]],
+            _number(row["class"], number, table),
             "test" if row["subject"] in LSA64_TEST_SIGNERS else "train",
             row["path"],
-            frames=int(row["frames"]) if row.get("frames") else None,
+            frames=_frames(row, table),
             group=row["subject"],
         )
         for row in rows
     ]
     present, missing = _locate(samples, options.videos or folder, options)
     return Index(folder, "lsa64", present, labels, missing)
+
+
+def _frames(row: Row, table: Table) -> int | None:
+    text = row.get("frames", "")
+    if text and not text.isdecimal():
+        raise ListingError(f"frames {text!r} of {row['path']!r} in {table.path} is not a number.")
+    return int(text) if text else None
 
 
 def _recorded_in(table: Table, recording_set: int | None) -> list[Row]:
@@ -126,12 +151,16 @@ def _label_names(tables: list[Table]) -> list[str]:
         for row in table.rows:
             text = row[name]
             names.add(text)
-            if label != name and row[label].isdigit() and numbers.setdefault(text, int(row[label])) != int(row[label]):
+            if (
+                label != name
+                and row[label].isdecimal()
+                and numbers.setdefault(text, int(row[label])) != int(row[label])
+            ):
                 raise ListingError(f"label {text!r} has two numbers in {table.path}: {numbers[text]} and {row[label]}.")
     names.discard("")
     if all(name in numbers for name in names):
         return sorted(names, key=lambda name: numbers[name])
-    return sorted(names, key=int) if all(name.isdigit() for name in names) else sorted(names)
+    return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
 
 
 def _require_columns(tables: list[Table]) -> None:
@@ -177,14 +206,16 @@ def _sample(row: Row, path_column: str, label: int, split: str, table: Table) ->
         row.get("id") or part,
         start,
         end,
-        int(frames) if frames.isdigit() else None,
-        row[group] if group else None,
+        int(frames) if frames.isdecimal() else None,
+        (row[group] or None) if group else None,
     )
 
 
 def _number(name: str, number: dict[str, int], table: Table) -> int:
     if name == "":
         return UNLABELLED
+    if name not in number and name.isdecimal() and int(name) < len(number):
+        return int(name)  # the table numbers the labels that the list names
     if name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     return number[name]
@@ -211,8 +242,13 @@ def _seconds(row: Row, name: str, table: Table) -> float | None:
 
 def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> list[str]:
     problems = []
-    if len(labels) < 2:
+    if not any(s.label != UNLABELLED for s in samples):
+        problems.append(f"no row in {root} has a label.")
+    elif len(labels) < 2:
         problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
+    unlabelled = [s.id for s in samples if s.split == "train" and s.label == UNLABELLED]
+    if unlabelled:
+        problems.append(f"{len(unlabelled)} training rows in {root} have no label, first {unlabelled[0]!r}.")
     trained = {s.label for s in samples if s.split == "train"}
     for split in ("val", "test"):
         unseen = {s.label for s in samples if s.split == split} - trained - {UNLABELLED}

@@ -37,6 +37,9 @@ def load_kinetics(root: Path, options: IndexOptions) -> Index:
     if not files:
         raise ListingError(f"no CSV with a youtube_id column in {root} or {root / 'annotations'}.")
     tables = [read_table(path) for path in files]
+    lacking = next((table.path for table in tables if "youtube_id" not in table.columns), None)
+    if lacking:
+        raise ListingError(f"{lacking} has no youtube_id column, so it is no list of Kinetics.")
     folder = root.parent if root.is_file() else root
     labels = read_names(options.labels) if options.labels else _names(tables)
     samples = [s for table in tables for s in _samples(table, labels)]

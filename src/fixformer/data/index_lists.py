@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from fixformer.data.index_base import (
     UNLABELLED,
+    VIDEO_SUFFIXES,
     FileFinder,
     Index,
     IndexOptions,
@@ -13,6 +14,7 @@ from fixformer.data.index_base import (
     located,
     placed,
     read_names,
+    read_text,
     split_of_name,
 )
 
@@ -22,7 +24,7 @@ NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
 def is_list(path: Path) -> bool:
     with path.open(encoding="utf-8", errors="replace") as file:
         parts = next((line for line in file if line.strip()), "").split()
-    return len(parts) >= 2 and all(part.isdigit() for part in parts[-2 if len(parts) > 2 else -1 :])
+    return len(parts) >= 2 and all(part.isdecimal() for part in parts[-2 if len(parts) > 2 else -1 :])
 
 
 def list_files(root: Path) -> dict[str, Path]:
@@ -50,26 +52,30 @@ def load_lists(root: Path, options: IndexOptions) -> Index:
     folder = root.parent if root.is_file() else root
     per_split = {split: _without_dummy(split, read_list(path, split)) for split, path in files.items()}
     samples = [s for rows in per_split.values() for s in rows]
+    if not samples:
+        raise ListingError(
+            f"nothing is listed in {', '.join(map(str, files.values()))}; a line is `path frames label`."
+        )
     labels = _names(folder, options, samples)
     videos = options.videos or folder
     if not options.require_files:
         return Index(folder, "list", placed(samples, videos), labels)
     finder = FileFinder(videos)
-    present, missing = located((s, finder.by_path(s.path) or _by_stem(s, finder)) for s in samples)
+    present, missing = located((s, finder.by_path(s.path) or _anywhere(s.path, finder)) for s in samples)
     return Index(folder, "list", present, labels, missing)
 
 
 def read_list(path: Path, split: str) -> list[Sample]:
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path).splitlines()
     return [_sample(line, path, number, split) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _sample(line: str, path: Path, number: int, split: str) -> Sample:
     parts = line.rsplit(None, 2)
-    if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
         return Sample(parts[0], int(parts[2]), split, parts[0], frames=int(parts[1]))
     parts = line.rsplit(None, 1)
-    if len(parts) == 2 and parts[1].isdigit():
+    if len(parts) == 2 and parts[1].isdecimal():
         return Sample(parts[0], int(parts[1]), split, parts[0])
     raise ListingError(f"line {number} of {path} is not `path frames label`: {line[:80]!r}.")
 
@@ -93,6 +99,9 @@ def _names(folder: Path, options: IndexOptions, samples: list[Sample]) -> list[s
     return [str(i) for i in range(highest + 1)]
 
 
-def _by_stem(sample: Sample, finder: FileFinder) -> str | None:
-    name = PurePosixPath(sample.path)
-    return finder.by_stem(name.stem if name.suffix else name.name)
+def _anywhere(listed: str, finder: FileFinder) -> str | None:
+    """The one file of a bare name, in any folder and with any suffix; a name with a folder means that folder."""
+    name = PurePosixPath(listed.replace("\\", "/"))
+    if len(name.parts) != 1:
+        return None
+    return finder.only(name.stem if name.suffix.lower() in VIDEO_SUFFIXES else name.name)

@@ -13,6 +13,7 @@ from fixformer.data.index_base import (
     Sample,
     located,
     placed,
+    read_text,
     strip_brackets,
 )
 
@@ -50,6 +51,9 @@ def read_labels(path: Path) -> list[str]:
     table = _read_json(path)
     if not isinstance(table, dict):
         raise ListingError(f"{path} must map label names to numbers.")
+    odd = next(((name, number) for name, number in table.items() if not str(number).isdecimal()), None)
+    if odd:
+        raise ListingError(f"label {odd[0]!r} in {path} has no number but {odd[1]!r}.")
     numbers = sorted((int(number), name) for name, number in table.items())
     if [number for number, _ in numbers] != list(range(len(numbers))):
         raise ListingError(f"the label numbers in {path} are not 0 to {len(numbers) - 1}.")
@@ -65,13 +69,13 @@ def read_split(path: Path, split: str, labels: list[str]) -> list[Sample]:
     return [_sample(row, path, split, number) for row in rows]
 
 
-def _sample(row: dict[str, Any], path: Path, split: str, number: dict[str, int]) -> Sample:
-    if "id" not in row:
-        raise ListingError(f"a row of {path} has no id: {row}.")
+def _sample(row: Any, path: Path, split: str, number: dict[str, int]) -> Sample:
+    if not isinstance(row, dict) or "id" not in row:
+        raise ListingError(f"a row of {path} has no id: {row!r}.")
     template = row.get("template")
     if template is None:
         return Sample(f"{row['id']}.webm", UNLABELLED, split, str(row["id"]))
-    name = strip_brackets(template)
+    name = strip_brackets(str(template))
     if name not in number:
         raise ListingError(
             f"template {template!r} of video {row['id']} in {path} matches none of {len(number)} labels."
@@ -86,6 +90,6 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise ListingError(f"{path} is not valid JSON: {error}.") from None

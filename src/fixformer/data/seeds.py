@@ -7,5 +7,6 @@ import numpy as np
 
 def generator(*key: int | str) -> np.random.Generator:
     """A generator for this key, e.g. (seed, epoch, video id): the same on any worker of any run."""
-    digest = hashlib.blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
+    text = "\0".join(map(str, key))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
