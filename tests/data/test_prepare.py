@@ -1,6 +1,5 @@
 """`prepare`: every frame at its time, smaller, with key frames close together; interrupted work goes on."""
 
-import csv
 import json
 import os
 from pathlib import Path
@@ -14,7 +13,7 @@ from fixformer.data import prepare as preparing
 from fixformer.data.decode import open_video
 from fixformer.data.index import Sample, load_index
 from fixformer.data.prepare import Done, FileJob, output_paths, prepare, run_prepare
-from fixformer.data.reencode import Recipe, reencode
+from fixformer.data.reencode import Recipe, _increasing, reencode
 from fixformer.errors import InputError, SettingsConflict, UserError
 from videos import encode
 
@@ -95,7 +94,7 @@ def test_failures_are_listed_and_tried_again(source: Path, tmp_path: Path) -> No
     assert report.videos == 7
     assert [Path(path).name for path, _ in report.failed] == ["1.mp4"]
     assert "cannot be opened" in report.failed[0][1]
-    assert len(list(csv.DictReader((tmp_path / "out/index.csv").open()))) == 7
+    assert [sample.id for sample in load_index(tmp_path / "out").missing] == ["train/clap/1.mp4"]
     (source / "train/clap/1.mp4").write_bytes(whole)
     assert prepare(source, tmp_path / "out", workers=1).failed == []
 
@@ -145,3 +144,93 @@ def test_output_paths_are_distinct_and_inside() -> None:
     assert len({path.lower() for path in paths}) == len(ids)
     root = Path("/root/out")
     assert all(Path(os.path.normpath(root / path)).is_relative_to(root / "videos") for path in paths)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_ids_need_not_differ(tmp_path: Path, shards: bool) -> None:
+    rows = ["path,label,split,id"]
+    for number in range(4):
+        (tmp_path / f"{number}.mp4").write_bytes(encode(textured(number, 5 + number)))
+        rows.append(f"{number}.mp4,{'ab'[number % 2]},train,person{number // 2}")
+    (tmp_path / "set.csv").write_text("\n".join(rows))
+    assert prepare(tmp_path / "set.csv", tmp_path / "out", shards=shards, workers=1).videos == 4
+    made = load_index(tmp_path / "out").samples
+    assert sorted((s.frames, s.label) for s in made) == [(5, 0), (6, 1), (7, 0), (8, 1)]
+    for sample in made:
+        with open_video(sample.path) as video:
+            assert len(video) == sample.frames
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_labels_and_lost_videos_stay_known(tmp_path: Path, shards: bool) -> None:
+    root = tmp_path / "source"
+    root.mkdir()
+    (root / "labels.json").write_text(json.dumps({"a": "0", "b": "1", "c": "2"}))
+    rows = [{"id": name, "template": name[0]} for name in ("a1", "a2", "b1", "c1")]
+    (root / "train.json").write_text(json.dumps(rows))
+    for name in ("a1", "c1"):
+        (root / f"{name}.mp4").write_bytes(encode(textured(1)))
+    (root / "a2.mp4").write_bytes(b"torn")
+    report = prepare(root, tmp_path / "out", shards=shards, workers=1)
+    assert (len(report.failed), report.missing) == (1, ["b1.webm"])
+    index = load_index(tmp_path / "out")
+    assert index.labels == ["a", "b", "c"]
+    assert {s.id: s.label for s in index.samples} == {"a1": 0, "c1": 2}
+    assert {s.id: s.label for s in index.missing} == {"a2": 0, "b1": 1}
+
+
+def test_an_id_that_means_another_file_now_is_made_again(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.mp4").write_bytes(encode(textured(number, 5 + number)))
+    table = tmp_path / "set.csv"
+    table.write_text("path,label,split,id\n0.mp4,a,train,x\n1.mp4,b,train,y\n")
+    prepare(table, tmp_path / "out", workers=1)
+    table.write_text("path,label,split,id\n2.mp4,a,train,x\n1.mp4,b,train,y\n")
+    prepare(table, tmp_path / "out", workers=1)
+    assert [s.frames for s in load_index(tmp_path / "out").samples] == [7, 6]
+    (tmp_path / "2.mp4").write_bytes(b"torn")
+    (tmp_path / "out/done.jsonl").unlink()
+    prepare(table, tmp_path / "out", workers=1)
+    index = load_index(tmp_path / "out")
+    assert ([s.id for s in index.samples], [s.id for s in index.missing]) == (["y"], ["x"])
+
+
+def test_another_list_of_labels_is_refused(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("wave\nclap\n")
+    prepare(source, tmp_path / "out", workers=1)
+    with pytest.raises(SettingsConflict, match="labels=None, this run has labels="):
+        prepare(source, tmp_path / "out", labels=tmp_path / "names.txt", workers=1)
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_one_odd_video_costs_itself_only(source: Path, tmp_path: Path, shards: bool) -> None:
+    with av.open(str(source / "train/clap/thin.gif"), "w") as output:
+        stream = output.add_stream("gif", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 1, 64, "rgb8"
+        output.mux(stream.encode(av.VideoFrame.from_ndarray(np.zeros((64, 1, 3), np.uint8), format="rgb24")))
+        output.mux(stream.encode(None))
+    (source / "train/clap/gone.mp4").symlink_to(tmp_path / "nowhere.mp4")
+    report = prepare(source, tmp_path / "out", shards=shards, workers=1)
+    assert report.videos == 8
+    problems = {Path(path).name: problem for path, problem in report.failed}
+    assert "1 x 64 pixels cannot be encoded" in problems["thin.gif"]
+    assert "gone.mp4" in problems
+
+
+def test_an_encoder_that_refuses(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise av.error.ExternalError(1, "no room")
+
+    monkeypatch.setattr("fixformer.data.reencode._encode", refuse)
+    with pytest.raises(InputError, match=r"0\.mp4 cannot be encoded"):
+        reencode(Sample(str(source / "val/clap/0.mp4"), 0, "val", "0"), Recipe())
+
+
+def test_times_increase() -> None:
+    assert _increasing(np.array([5, 3, 3, 8])).tolist() == [5, 6, 7, 8]
+
+
+def test_names_that_are_not_text(source: Path, tmp_path: Path) -> None:
+    (source / "val/clap/0.mp4").rename(source / "val/clap" / os.fsdecode(b"caf\xe9.mp4"))
+    assert prepare(source, tmp_path / "out", workers=1).videos == 8
+    assert "val/clap/caf\\xe9.mp4" in [s.id for s in load_index(tmp_path / "out").samples]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -150,6 +151,50 @@ def test_a_crash_costs_one_video_not_its_shard(source: Path, tmp_path: Path, mon
     assert [Path(path).name for path, _ in report.failed] == ["3.mp4"]
     assert report.failed[0][1] == "the decoder crashed on it"
     assert report.videos == 33
+
+
+def test_shards_of_another_list_are_made_again(source: Path, tmp_path: Path) -> None:
+    root, target = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(source, root)
+    settings = {"short_side": 48, "shards": True, "shard_videos": 8, "workers": 1}
+    prepare(root, target, **settings)
+    for split in ("train", "val"):
+        shutil.copytree(root / split / "wave", root / split / "bow")
+    assert prepare(root, target, **settings).videos == 34 + 17
+    index = load_shards(target)
+    assert Counter(s.split for s in index.samples) == {"train": 39, "val": 12}
+    assert all(index.labels[s.label] == s.id.split("/")[1] for s in index.samples)
+    entries = read_index(target).entries
+    assert len({entry.key for entry in entries}) == len(entries)
+    for split in ("train", "val"):
+        shutil.rmtree(root / split / "clap")
+    prepare(root, target, **settings)
+    assert {path.name for path in target.glob("*.tar")} == {entry.shard for entry in read_index(target).entries}
+
+
+def test_an_absent_or_torn_shard(shards: ShardSet, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(shards.root, root)
+    whole = load_shards(root)
+    (root / "val-000000.tar").unlink()
+    torn = root / "train-000000.tar"
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+    index = load_shards(root)
+    assert len(index.samples) + len(index.missing) == len(whole.samples)
+    assert {s.split for s in index.missing} == {"train", "val"}
+    for sample in index.missing:
+        with pytest.raises(DecodeError, match=r"the shard (cannot be read|ends after)"):
+            open_video(sample.path)
+    assert load_shards(root, require_files=False).samples == whole.samples
+    with pytest.raises(UserError, match=r"cannot read the shard .*val-000000.tar: No such file"):
+        list(read_in_order([entry for entry in shards.entries if entry.shard == "val-000000.tar"], str(root)))
+
+
+@pytest.mark.parametrize("command", ["head -c 3000 {root}/{{shard}}", "cat {root}/absent-{{shard}}"])
+def test_a_pipe_that_breaks(shards: ShardSet, command: str) -> None:
+    pytest.importorskip("webdataset")
+    with pytest.raises(UserError, match="broke off"):
+        list(read_in_order(shards.split("val"), "pipe:" + command.format(root=shards.root)))
 
 
 @settings(deadline=None)

@@ -22,7 +22,7 @@ KINDS: dict[str, Callable[[Path, IndexOptions], Index]] = {
     "kinetics": index_kinetics.load_kinetics,
     "list": index_lists.load_lists,
     "lsa64": index_csv.load_lsa64,
-    "shards": lambda root, options: load_shards(root),
+    "shards": lambda root, options: load_shards(root, options.require_files),
 }
 
 

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fixformer.data.decode import DecodeError, Policy
+from fixformer.data.decode import Policy
 from fixformer.data.index import Index, Sample, load_index
 from fixformer.data.index_base import VIDEO_SUFFIXES
-from fixformer.data.reencode import Recipe, reencode, require_encoder
+from fixformer.data.reencode import FAILURES, Recipe, reencode, require_encoder
 from fixformer.data.robust import surviving_map
 from fixformer.errors import InputError, SettingsConflict, UserError
 from fixformer.files import replacing, write_json, write_text
@@ -25,6 +25,7 @@ from fixformer.progress import counting
 SETTINGS = "prepare.json"
 JOURNAL = "done.jsonl"
 CRASH = "the decoder crashed on it"
+MISSING = "listed, but there is no such file"
 
 
 @dataclass
@@ -41,10 +42,10 @@ class PrepareReport:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one video: a file below `dst`, or a problem."""
+    """What became of one video: a file below `dst`, or a problem. `source` is what it was made from."""
 
-    id: str
     path: str
+    source: str
     frames: int = 0
     fps: float | None = None
     size: int = 0
@@ -59,6 +60,11 @@ class FileJob:
     path: str
     target: Path
     recipe: Recipe
+
+    @property
+    def source(self) -> str:
+        # ids need not be unique, and one may stand for another file when the work goes on
+        return json.dumps([self.sample.id, self.sample.path, self.sample.start, self.sample.end])
 
 
 def prepare(
@@ -98,7 +104,14 @@ def prepare(
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     recipe, target = Recipe(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or os.cpu_count() or 1
-    settings = {"src": str(Path(src).resolve()), **asdict(recipe), "shard_videos": shard_videos if shards else None}
+    settings = {
+        "src": _absolute(src),
+        "kind": index.kind,
+        "videos": _absolute(videos),
+        "labels": _absolute(labels),
+        **asdict(recipe),
+        "shard_videos": shard_videos if shards else None,
+    }
     claim(target, settings)
     if shards:
         report = make_shards(index, target, recipe, shard_videos, processes, settings)
@@ -106,6 +119,10 @@ def prepare(
         report = make_files(index, target, recipe, processes)
     report.src, report.missing = str(src), [sample.path for sample in index.missing]
     return report
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    return None if path is None else str(Path(path).resolve())
 
 
 def run_prepare(src: str, dst: str, *, json: bool = False, **settings: Any) -> None:
@@ -141,35 +158,43 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
 
 
 def make_files(index: Index, target: Path, recipe: Recipe, workers: int) -> PrepareReport:
-    """`videos/…` and an `index.csv` that lists them."""
-    paths = output_paths([sample.id for sample in index.samples])
-    jobs = [FileJob(sample, path, target, recipe) for sample, path in zip(index.samples, paths, strict=True)]
-    done = _read_journal(target)
-    waiting = [job for job in jobs if job.sample.id not in done]
+    """`videos/…` and an `index.csv` that lists them, and those that could not be made under paths that do not exist."""
+    listed = [*index.samples, *index.missing]
+    paths = output_paths([sample.id for sample in listed])
+    every = [FileJob(sample, path, target, recipe) for sample, path in zip(listed, paths, strict=True)]
+    jobs, absent = every[: len(index.samples)], every[len(index.samples) :]
+    before = _read_journal(target)
+    done = {job.path: one for job in jobs if (one := before.get(job.path)) and one.source == job.source}
+    waiting = [job for job in jobs if job.path not in done]
     with (target / JOURNAL).open("a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
         for _ in range(len(jobs) - len(waiting)):
             progress.advance()
         for job, result in surviving_map(_make_file, waiting, workers):
-            one = result or Done(job.sample.id, job.path, problem=CRASH)
-            done[one.id] = one
+            one = result or Done(job.path, job.source, problem=CRASH)
+            done[one.path] = one
             journal.write(json.dumps(asdict(one)) + "\n")
             journal.flush()
             progress.advance()
-    return _finish(index, target, done)
+    rows = [(job.sample, done[job.path]) for job in jobs]
+    rows += [(job.sample, Done(job.path, job.source, problem=MISSING)) for job in absent]
+    _write_table(index, target, rows)
+    made = [one for _, one in rows if not one.problem]
+    failed = [(sample.path, one.problem) for sample, one in rows[: len(jobs)] if one.problem]
+    return PrepareReport("", str(target), len(made), sum(one.size for one in made), failed)
 
 
 def _make_file(job: FileJob) -> Done:
     try:
         encoded = reencode(job.sample, job.recipe)
-    except (DecodeError, InputError) as error:
-        return Done(job.sample.id, job.path, problem=str(error))
+    except FAILURES as error:
+        return Done(job.path, job.source, problem=str(error))
     with replacing(job.target / job.path) as temporary:
         temporary.write_bytes(encoded.data)
-    return Done(job.sample.id, job.path, encoded.frames, encoded.fps, len(encoded.data))
+    return Done(job.path, job.source, encoded.frames, encoded.fps, len(encoded.data))
 
 
 def _read_journal(target: Path) -> dict[str, Done]:
-    """The videos that are made; failures are tried again."""
+    """The videos that are made, by path, as last written; failures are tried again."""
     path = target / JOURNAL
     done = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -177,24 +202,29 @@ def _read_journal(target: Path) -> dict[str, Done]:
             one = Done(**json.loads(line))
         except (json.JSONDecodeError, TypeError):
             continue  # the line that was being written when the work was interrupted
-        if not one.problem and (target / one.path).is_file():
-            done[one.id] = one
-    return done
+        done[one.path] = one
+    return {path: one for path, one in done.items() if not one.problem and (target / path).is_file()}
 
 
-def _finish(index: Index, target: Path, done: dict[str, Done]) -> PrepareReport:
+def _write_table(index: Index, target: Path, rows: list[tuple[Sample, Done]]) -> None:
+    """`index.csv`, in which a video that was not made is listed all the same, and `labels.txt`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["path", "label", "class", "split", "frames", "group", "id"])
-    made = [(sample, done[sample.id]) for sample in index.samples if not done[sample.id].problem]
-    for sample, one in made:
-        name = index.labels[sample.label] if sample.label >= 0 else ""
-        label = sample.label if sample.label >= 0 else ""
-        writer.writerow([one.path, label, name, sample.split, one.frames, sample.group or "", sample.id])
+    writer.writerow(["path", "label", "class", "split", "frames", "group", "id", "problem"])
+    for sample, one in rows:
+        if one.problem:
+            # what an earlier run made there, from another source, would be taken for this video
+            (target / one.path).unlink(missing_ok=True)
+        name, label = (index.labels[sample.label], sample.label) if sample.label >= 0 else ("", "")
+        row = [one.path, label, name, sample.split, one.frames or "", sample.group or "", sample.id, one.problem]
+        writer.writerow([_plain(str(cell)) for cell in row])
     write_text(target / "index.csv", table.getvalue())
-    write_text(target / "labels.txt", "".join(f"{name}\n" for name in index.labels))
-    failed = [(s.path, done[s.id].problem) for s in index.samples if done[s.id].problem]
-    return PrepareReport("", str(target), len(made), sum(one.size for _, one in made), failed)
+    write_text(target / "labels.txt", "".join(f"{_plain(name)}\n" for name in index.labels))
+
+
+def _plain(text: str) -> str:
+    """The same text where it is text; a file name that is not has its odd bytes written out."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def output_paths(ids: list[str]) -> list[str]:

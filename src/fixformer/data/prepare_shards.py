@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fixformer.data.decode import DecodeError
 from fixformer.data.index import Index, Sample
-from fixformer.data.index_base import stable_order
-from fixformer.data.prepare import CRASH, PrepareReport
-from fixformer.data.reencode import Encoded, Recipe, reencode
+from fixformer.data.index_base import stable_key
+from fixformer.data.prepare import CRASH, MISSING, PrepareReport
+from fixformer.data.reencode import FAILURES, Encoded, Recipe, reencode
 from fixformer.data.robust import surviving_map
 from fixformer.data.shards import Entry, Member, ShardSet, write_index, write_shard
-from fixformer.errors import InputError
 from fixformer.files import write_json
 from fixformer.progress import counting
 
@@ -31,6 +29,14 @@ class ShardJob:
     labels: list[str]
     target: Path
     recipe: Recipe
+
+    @property
+    def listed(self) -> list[list[Any]]:
+        """What is to be in the shard, as its sidecar records it: a shard made from another list is not finished."""
+        return [
+            [number, s.id, s.path, s.start, s.end, s.label, *self.labels[s.label : s.label + 1], s.split, s.group]
+            for number, s in enumerate(self.samples, self.first)
+        ]
 
 
 @dataclass(frozen=True)
@@ -58,29 +64,32 @@ def make_shards(
             done[job.name] = result or _make_shard_carefully(job)
             progress.advance()
     parts = [done[job.name] for job in jobs]
-    shards = ShardSet(
-        target,
-        index.labels,
-        [entry for part in parts for entry in part.entries],
-        [row for part in parts for row in part.failed],
-        settings,
-    )
-    write_index(shards)
-    size = sum(entry.size for entry in shards.entries)
-    failed = [(row["path"], row["problem"]) for row in shards.failed]
-    return PrepareReport("", str(target), len(shards.entries), size, failed)
+    entries = [entry for part in parts for entry in part.entries]
+    failed = [row for part in parts for row in part.failed]
+    missing = [_failure(sample, MISSING) for sample in index.missing]
+    write_index(ShardSet(target, index.labels, entries, failed + missing, settings))
+    _remove_leftovers(target, {job.name for job in jobs})
+    size = sum(entry.size for entry in entries)
+    return PrepareReport("", str(target), len(entries), size, [(row["path"], row["problem"]) for row in failed])
 
 
 def _plan(index: Index, target: Path, recipe: Recipe, shard_videos: int) -> Iterator[ShardJob]:
     """Shards of one split each; every shard is a random sample of its split, so that reading in order is no order."""
     number = 0
     for split in index.splits:
-        by_id = {sample.id: sample for sample in index.split(split)}
-        order = [by_id[name] for name in stable_order(by_id, SEED)]
+        order = sorted(index.split(split), key=lambda sample: stable_key(sample.id, SEED))
         for part, begin in enumerate(range(0, len(order), shard_videos)):
             samples = order[begin : begin + shard_videos]
             yield ShardJob(f"{split}-{part:06d}.tar", number, samples, index.labels, target, recipe)
             number += len(samples)
+
+
+def _remove_leftovers(target: Path, names: set[str]) -> None:
+    """Shards of a longer list than today's: whoever reads `train-*.tar` would take them for part of the set."""
+    for tar in target.glob("*-[0-9][0-9][0-9][0-9][0-9][0-9].tar"):
+        if tar.name not in names and tar.with_suffix(".json").is_file():
+            tar.with_suffix(".json").unlink()
+            tar.unlink()
 
 
 def _make_shard(job: ShardJob) -> ShardDone:
@@ -89,17 +98,16 @@ def _make_shard(job: ShardJob) -> ShardDone:
 
 def _make_shard_carefully(job: ShardJob) -> ShardDone:
     """One process per video, after one of them took the process of the whole shard down."""
-    attempts = dict.fromkeys((sample.id for sample in job.samples), CRASH)
-    found: dict[str, Attempt] = {**attempts}
+    found: dict[Sample, Attempt] = {}
     for sample, result in surviving_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
-        found[sample.id] = result or CRASH
-    return _write(job, ((sample, found[sample.id]) for sample in job.samples))
+        found[sample] = result or CRASH
+    return _write(job, ((sample, found[sample]) for sample in job.samples))
 
 
 def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
     try:
         return reencode(sample, recipe)
-    except (DecodeError, InputError) as error:
+    except FAILURES as error:
         return str(error)
 
 
@@ -109,16 +117,28 @@ def _write(job: ShardJob, attempts: Iterable[tuple[Sample, Attempt]]) -> ShardDo
     def members() -> Iterator[Member]:
         for number, (sample, result) in enumerate(attempts, job.first):
             if isinstance(result, str):
-                about = {"id": sample.id, "path": sample.path, "label": sample.label, "split": sample.split}
-                failed.append({**about, "problem": result})
+                failed.append(_failure(sample, result))
             else:
                 yield Member(f"{number:09d}", result.data, sample, result.frames, result.fps)
 
+    # until the new list is written, the old one must not vouch for the new tar
+    _sidecar(job).unlink(missing_ok=True)
     done = ShardDone(write_shard(job.target / job.name, members(), job.labels), failed)
     # written last: a shard is finished when its list is there
-    rows = {"samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
+    rows = {"listed": job.listed, "samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
     write_json(_sidecar(job), rows)
     return done
+
+
+def _failure(sample: Sample, problem: str) -> dict[str, Any]:
+    return {
+        "id": sample.id,
+        "path": sample.path,
+        "label": sample.label,
+        "split": sample.split,
+        "group": sample.group,
+        "problem": problem,
+    }
 
 
 def _sidecar(job: ShardJob) -> Path:
@@ -126,8 +146,12 @@ def _sidecar(job: ShardJob) -> Path:
 
 
 def _read_sidecar(job: ShardJob) -> ShardDone | None:
-    """A finished shard. One with failures is made again: they may have been of the moment."""
+    """A finished shard of these very videos. One with failures is made again: they may have been of the moment."""
     if not _sidecar(job).is_file() or not (job.target / job.name).is_file():
         return None
     rows = json.loads(_sidecar(job).read_text(encoding="utf-8"))
-    return None if rows["failed"] else ShardDone([Entry(**row) for row in rows["samples"]], [])
+    return (
+        None
+        if rows["failed"] or rows.get("listed") != job.listed
+        else ShardDone([Entry(**row) for row in rows["samples"]], [])
+    )

@@ -10,13 +10,15 @@ from fractions import Fraction
 import av
 import numpy as np
 
-from fixformer.data.decode import Decoder, Policy, open_video
+from fixformer.data.containers import reason
+from fixformer.data.decode import DecodeError, Decoder, Policy, open_video
 from fixformer.data.index import Sample
 from fixformer.data.sampling import frames_between
-from fixformer.errors import MissingExtra
+from fixformer.errors import InputError, MissingExtra
 
 CLOCK = 90_000  # every usual frame rate is a whole number of these, or nearly
 CHUNK = 32
+FAILURES = (DecodeError, InputError, OSError)  # what one bad video may raise
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,16 @@ def reencode(sample: Sample, recipe: Recipe) -> Encoded:
     """The sample's part of its file. Every frame is kept, at its own time."""
     with open_video(sample.path, policy=recipe.damaged) as video:
         info = video.info
+    if min(info.width, info.height) < 2:
+        raise InputError(f"{sample.path}: {info.width} x {info.height} pixels cannot be encoded; 2 x 2 is the least.")
     short_side = min(recipe.short_side, info.width, info.height)
     with open_video(sample.path, policy=recipe.damaged, short_side=short_side) as video:
         times, first = _times(video, sample)
         buffer = io.BytesIO()
-        size = _encode(video, first, times, recipe, buffer)
+        try:
+            size = _encode(video, first, times, recipe, buffer)
+        except av.error.FFmpegError as error:
+            raise InputError(f"{sample.path} cannot be encoded: {reason(error)}.") from None
     return Encoded(buffer.getvalue(), len(times), *size, info.fps)
 
 
@@ -66,7 +73,13 @@ def _times(video: Decoder, sample: Sample) -> tuple[np.ndarray, int]:
     first, count = frames_between(seconds, sample.start, sample.end)
     chosen = seconds[first : first + count]
     ticks = np.round((chosen - chosen[0]) * CLOCK).astype(np.int64)
-    return np.maximum.accumulate(ticks + np.arange(count)) - np.arange(count), first
+    return _increasing(ticks), first
+
+
+def _increasing(ticks: np.ndarray) -> np.ndarray:
+    """The nearest times, none earlier, that grow with every frame: x264 refuses others."""
+    steps = np.arange(len(ticks))
+    return np.maximum.accumulate(ticks - steps) + steps
 
 
 def _encode(video: Decoder, first: int, times: np.ndarray, recipe: Recipe, buffer: io.BytesIO) -> tuple[int, int]:

@@ -105,23 +105,29 @@ def read_in_order(entries: list[Entry], location: str) -> Iterator[tuple[Entry, 
 
 
 def _from_disk(path: str, wanted: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
-    with open(path, "rb") as file:
-        for entry in wanted:
-            file.seek(entry.offset)
-            yield entry, file.read(entry.size)
+    try:
+        with open(path, "rb") as file:
+            for entry in wanted:
+                file.seek(entry.offset)
+                yield entry, file.read(entry.size)
+    except OSError as error:
+        raise UserError(f"cannot read the shard {path}: {error.strerror}.") from None
 
 
 def _from_stream(url: str, wanted: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
     """Skips what comes before, and hangs up after the last."""
     by_name = {f"{entry.key}.mp4": entry for entry in wanted}
-    with _open_url(url) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
-            entry = by_name.pop(member.name, None)
-            content = tar.extractfile(member) if entry else None
-            if entry and content:
-                yield entry, content.read()
-            if not by_name:
-                return
+    try:
+        with _open_url(url) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                entry = by_name.pop(member.name, None)
+                content = tar.extractfile(member) if entry else None
+                if entry and content:
+                    yield entry, content.read()
+                if not by_name:
+                    return
+    except (OSError, tarfile.TarError) as error:
+        raise UserError(f"{url} broke off: {error}; is the command right and the shard whole?") from None
     raise UserError(f"{url} ended before {next(iter(by_name))}; is it the shard the index describes?")
 
 

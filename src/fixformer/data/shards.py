@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fixformer.data.decode import DecodeError
 from fixformer.data.index_base import Index, ListingError, Sample
 from fixformer.files import replacing, write_json
 
@@ -129,22 +130,37 @@ def read_index(root: str | Path) -> ShardSet:
     return ShardSet(Path(root), values["labels"], entries, values["failed"], values["settings"])
 
 
-def load_shards(root: Path) -> Index:
-    """The same kind of index that any other data set gives; failed videos are its missing ones."""
+def load_shards(root: Path, require_files: bool = True) -> Index:
+    """The same kind of index that any other data set gives.
+
+    Missing are the videos that no shard holds and, with `require_files`, those whose shard is absent or cut short.
+    """
     shards = read_index(root)
-    samples = [
-        Sample(
-            path=f"{root / entry.shard}::{entry.offset}+{entry.size}",
-            label=entry.label,
-            split=entry.split,
-            id=entry.id,
-            frames=entry.frames,
-            group=entry.group,
-        )
-        for entry in shards.entries
+    samples = [_sample(entry, root) for entry in shards.entries]
+    missing = [
+        Sample(row["path"], row["label"], row["split"], row["id"], group=row.get("group")) for row in shards.failed
     ]
-    missing = [Sample(row["path"], row["label"], row["split"], row["id"]) for row in shards.failed]
+    if require_files:
+        sizes = {name: _size(root / name) for name in {entry.shard for entry in shards.entries}}
+        whole = [entry.offset + entry.size <= sizes[entry.shard] for entry in shards.entries]
+        missing += [sample for sample, there in zip(samples, whole, strict=True) if not there]
+        samples = [sample for sample, there in zip(samples, whole, strict=True) if there]
     return Index(Path(root), "shards", samples, shards.labels, missing)
+
+
+def _sample(entry: Entry, root: Path) -> Sample:
+    return Sample(
+        path=f"{root / entry.shard}::{entry.offset}+{entry.size}",
+        label=entry.label,
+        split=entry.split,
+        id=entry.id,
+        frames=entry.frames,
+        group=entry.group,
+    )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def is_member(path: str) -> bool:
@@ -162,6 +178,12 @@ def read_member(path: str) -> bytes:
     """The bytes of a video inside a shard."""
     match = _MEMBER.fullmatch(path)
     assert match is not None, path
-    with Path(match["tar"]).open("rb") as file:
-        file.seek(int(match["offset"]))
-        return file.read(int(match["size"]))
+    try:
+        with Path(match["tar"]).open("rb") as file:
+            file.seek(int(match["offset"]))
+            data = file.read(int(match["size"]))
+    except OSError as error:
+        raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
+    if len(data) < int(match["size"]):
+        raise DecodeError(f"the shard ends after {len(data)} of the video's bytes", file=path)
+    return data
