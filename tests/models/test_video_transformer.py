@@ -89,6 +89,30 @@ def test_set_input_size_keeps_the_answer_and_resizes_the_tables() -> None:
     torch.testing.assert_close(model(video), before)
 
 
+def params(*modules: nn.Module) -> int:
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "attention"),
+    [({}, 1_062_976), ({"fixation": "none"}, 1_050_624), ({"fixation_shared": False}, 1_075_328)],
+    ids=str,
+)
+def test_parameters_stage_by_stage(settings: dict[str, Any], attention: int) -> None:
+    """systems.md E1; the 89,262 more of its total are a second classifier that the released code never uses."""
+    with torch.device("meta"):
+        model = create_model("fixformer_base", reading="released", **settings)
+    assert (params(model.patch_embed), params(model.time_embed)) == (394_752, 4_096)
+    for block in model.blocks:
+        assert [params(branch.norm) for branch in block] == [1_024] * 3
+        assert (params(block.time.body), params(block.space.body)) == (attention, attention)
+        assert params(block.mlp.body) == 2_120_192
+        assert params(block) == 4_249_216 + 2 * (attention - 1_062_976)
+    assert (params(model.norm), params(model.head)) == (1_024, 528_814)
+    parts = (model.patch_embed, model.time_embed, model.blocks, model.norm, model.head)
+    assert params(model) == params(*parts) == 52_008_540 - 89_262 + 24 * (attention - 1_062_976)
+
+
 def test_seed_decides_the_weights() -> None:
     one, two = tiny().state_dict(), tiny().state_dict()
     assert all(torch.equal(one[name], two[name]) for name in one)

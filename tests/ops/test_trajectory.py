@@ -121,6 +121,30 @@ def test_constant_values_pass_through_the_original_variant():
     assert_close(out, constant.transpose(1, 2).flatten(2), 1e-12)
 
 
+@pytest.mark.parametrize("trajectories", [softmax_trajectories, orthoformer_stage, lara_stage])
+def test_trajectories_are_linear_in_the_values(trajectories):
+    """systems.md F3. Stage 1 only: in stage 2 the trajectories, which hold the values, also ask and answer."""
+    q, k, v = random_qkv(2, 3, 12, 8)
+    other = v.roll(5, dims=2)
+    separate = 2.5 * trajectories(q, k, v, 3) + trajectories(q, k, other, 3)
+    assert_close(trajectories(q, k, 2.5 * v + other, 3), separate, 1e-12)
+
+
+def test_both_stages_are_linear_in_the_values_where_no_frame_is_preferred():
+    q, k, v = random_qkv(2, 3, 12, 8)
+    other = v.roll(5, dims=2)
+    weights = random_weights(24, "original")
+    indifferent = weights._replace(query_weight=torch.zeros_like(weights.query_weight))
+    indifferent = indifferent._replace(query_bias=torch.zeros_like(weights.query_bias))
+
+    def bend(weights: TrajectoryWeights) -> Tensor:
+        separate = 2.5 * trajectory_attention(q, k, v, weights, 3) + trajectory_attention(q, k, other, weights, 3)
+        return (trajectory_attention(q, k, 2.5 * v + other, weights, 3) - separate).abs().max()
+
+    assert bend(indifferent) < 1e-12
+    assert bend(weights) > 1e-2
+
+
 @pytest.mark.parametrize("variant", ["original", "fixed"])
 def test_frames_have_no_order(variant):
     q, k, v = random_qkv(2, 3, 20, 8)

@@ -144,6 +144,10 @@ def test_parameters_of_a_motionformer_block() -> None:
     assert params(attention.attend.path_q) == 590_592
     assert params(attention.attend.path_k, attention.attend.path_v) == 1_181_184
     assert params(model.blocks[0].mlp.body) == 4_722_432
+    assert params(model.blocks[0].attention.norm, model.blocks[0].mlp.norm) == 3_072
+    assert model.cls_token.numel() == 768
+    assert params(model.position_embed) + model.cls_position.numel() == 197 * 768
+    assert params(model.time_embed) == 8 * 768
     assert (params(model.patch_embed), params(model.pre_logits)) == (1_180_416, 590_592)
 
 

@@ -140,8 +140,10 @@ def test_timesformer_equals_transformers() -> None:
     video = torch.randn(2, 3, 3, 48, 48)
     expected = theirs(pixel_values=video.transpose(1, 2)).logits
     torch.testing.assert_close(ours(video), expected, atol=1e-5, rtol=0)
+    # Not 0.0, as systems.md F13 wants: their tokens lie in another order, and BLAS changes the last bit of a product's
+    # row with its place (measured on the first queries and keys; what comes before them is equal to the bit).
     torch.testing.assert_close(
-        ours.double()(video.double()), theirs.double()(video.transpose(1, 2).double()).logits, atol=1e-12, rtol=0
+        ours.double()(video.double()), theirs.double()(video.transpose(1, 2).double()).logits, atol=2e-14, rtol=0
     )
 
 
