@@ -46,6 +46,12 @@ def test_cost_with_settings_as_json() -> None:
             ["fixation_merge='add'", "fixation='none'"],
         ),
         (("cost", "fixformer_base", "--size", "8"), ["image_size=8", "patch_size=16"]),
+        (("train", "dmeo", "--data", "nowhere"), ["dmeo", "demo"]),
+        (("train", "demo", "--data", "no/such/place"), ["no/such/place"]),
+        (("train", "demo", "device=mps", "--data", "nowhere"), ["device='mps'", "cpu"]),
+        (("eval", "no/such/run"), ["no/such/run", "does not exist"]),
+        (("eval", "no/such/run", "lables=x"), ["lables", "labels"]),
+        (("predict", "no/such/run", "clip.mp4"), ["no/such/run", "does not exist"]),
     ],
 )
 def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words: list[str]) -> None:

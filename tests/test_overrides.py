@@ -94,6 +94,12 @@ def test_another_model_keeps_the_settings_it_knows(config: TrainConfig) -> None:
         ({"views": "2x2"}, UserError, ["'2x2'", "2x3"]),
         ({"jitter": "8,9"}, SettingsConflict, ["jitter", "size"]),
         ({"betas": "0.9"}, UserError, ["betas", "2 values"]),
+        ({"seed": str(2**70)}, UserError, ["seed=1180591620717411303424", "64 bits"]),
+        ({"device": "mps"}, UserError, ["device='mps'", "cuda:NUMBER"]),
+        ({"device": "meta"}, UserError, ["device='meta'", "cpu"]),
+        ({"lr": "inf"}, UserError, ["lr=inf"]),
+        ({"weight_decay": "inf"}, UserError, ["weight_decay=inf"]),
+        ({"stages": "8x48:3@0"}, UserError, ["stages.batch_size=0"]),
     ],
 )
 def test_mistakes(config: TrainConfig, settings: dict[str, Any], error: type[UserError], words: list[str]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import av
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import fixformer
@@ -22,7 +23,6 @@ from fixformer.errors import UserError, WeightsError
 from fixformer.eval_config import EvalConfig
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
-from fixformer.models.weights import read_weights
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -67,8 +67,12 @@ class CheckpointInfo:
     def from_json(values: dict[str, Any]) -> "CheckpointInfo":
         named = {name: values[name] for name in ("labels", "recipe", "metrics", "step", "epoch", "versions", "commit")}
         clip, scoring = load(ClipSpec, values["clip"], "clip"), load(EvalConfig, values["eval"], "eval")
-        model = values["model"]
-        return CheckpointInfo(model["name"], model["settings"], clip, eval=scoring, **named)
+        name, settings = values["model"]["name"], values["model"]["settings"]
+        kinds = {"labels": list, "recipe": dict, "metrics": dict, "step": int, "epoch": float | int}
+        wrong = [key for key, kind in kinds.items() if not isinstance(named[key], kind)]
+        if wrong or not isinstance(name, str) or not isinstance(settings, dict):
+            raise TypeError(f"{wrong[0] if wrong else 'model'} is of another type")
+        return CheckpointInfo(name, settings, clip, eval=scoring, **named)
 
 
 @cache
@@ -107,6 +111,8 @@ def read_info(path: str | Path) -> CheckpointInfo:
         values = json.loads(file.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{file} is damaged ({error}); use another checkpoint of the run.") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{file} is damaged (not a table of settings); use another checkpoint of the run.")
     if values.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} has format {values.get('format')!r}, this version reads {FORMAT}; upgrade fixformer."
@@ -115,6 +121,8 @@ def read_info(path: str | Path) -> CheckpointInfo:
         return CheckpointInfo.from_json(values)
     except KeyError as error:
         raise CheckpointError(f"{file} lacks {error}; use another checkpoint of the run.") from None
+    except TypeError as error:
+        raise CheckpointError(f"{file} is damaged ({error}); use another checkpoint of the run.") from None
 
 
 def load_model(path: str | Path) -> tuple[VideoModel, CheckpointInfo]:
@@ -122,7 +130,10 @@ def load_model(path: str | Path) -> tuple[VideoModel, CheckpointInfo]:
     folder = find_checkpoint(path)
     info = read_info(folder)
     model = create_model(info.model, **info.model_settings)
-    tensors = read_weights(folder / WEIGHTS)
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{folder / WEIGHTS} is damaged ({error}); use another checkpoint of the run.") from None
     own = model.state_dict()
     for name in [*own, *tensors]:
         shapes = [tuple(state[name].shape) if name in state else None for state in (own, tensors)]

@@ -19,6 +19,7 @@ from fixformer.eval_config import EvalConfig, parse_views
 from fixformer.evaluation.run import changed
 from fixformer.evaluation.views import combine, probabilities, view_logits
 from fixformer.models.base import VideoModel
+from fixformer.train_config import check_device
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Classifier:
 
 def load(checkpoint: str | Path, *, device: str = "auto") -> Classifier:
     """A classifier from a checkpoint, or from a run's directory, of which the last checkpoint is taken."""
+    check_device(device)
     model, info = load_model(checkpoint)
     return Classifier(model, info, choose_device(device, 0))
 

@@ -1,6 +1,8 @@
 """Everything that defines a training run. No torch here: a run is checked before anything heavy is imported."""
 
+import re
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Literal
 
 from fixformer.config import ClipSpec, DataConfig, dump
@@ -48,13 +50,13 @@ class OptimConfig:
     end_lr: float = 0.0
 
     def validate(self) -> None:
-        _require(self.lr > 0, "lr", self.lr, "more than 0")
+        _require(0 < self.lr < inf, "lr", self.lr, "a number more than 0")
         _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "in (0, 1]")
         _require(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
         _require(all(0 <= beta < 1 for beta in self.betas), "betas", self.betas, "two values in [0, 1)")
         _require(self.clip_norm is None or self.clip_norm > 0, "clip_norm", self.clip_norm, "more than 0")
         for name in ("weight_decay", "warmup_epochs", "warmup_lr", "end_lr"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+            _require(0 <= getattr(self, name) < inf, name, getattr(self, name), "a number of at least 0")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Stage:
     def validate(self) -> None:
         for name in ("epochs", "frames", "size"):
             _require(getattr(self, name) >= 1, f"stages.{name}", getattr(self, name), "at least 1")
+        _require(self.batch_size is None or self.batch_size >= 1, "stages.batch_size", self.batch_size, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class RunConfig:
     threads: int | None = None
 
     def validate(self) -> None:
+        check_device(self.device)
         _require(self.threads is None or self.threads >= 1, "threads", self.threads, "at least 1")
 
 
@@ -161,6 +165,7 @@ class TrainConfig:
             part.validate()
         for name in ("epochs", "batch_size", "log_steps"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _require(abs(self.seed) < 2**63, "seed", self.seed, "a number of less than 64 bits")
         _require(0 <= self.smoothing < 1, "smoothing", self.smoothing, "in [0, 1)")
         _require(self.ema is None or 0 <= self.ema < 1, "ema", self.ema, "in [0, 1)")
         self._check_pairs()
@@ -183,6 +188,11 @@ class TrainConfig:
                 return replace(stage, batch_size=stage.batch_size or self.batch_size)
             epoch -= stage.epochs
         return Stage(self.epochs, self.clip.frames, self.clip.size, self.batch_size)
+
+
+def check_device(name: str) -> None:
+    """Where models here can run; torch knows other devices, on which they fail somewhere in the middle."""
+    _require(bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", name)), "device", name, "auto, cpu, cuda or cuda:NUMBER")
 
 
 def changes(old: TrainConfig, new: TrainConfig) -> list[str]:

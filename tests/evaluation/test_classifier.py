@@ -1,14 +1,18 @@
 """Prediction: the preprocessing and the logits of evaluation, rebuilt from the checkpoint alone."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from fixformer.checkpoint import load_model
 from fixformer.classifier import load, predict
+from fixformer.data.loader import index_of
 from fixformer.errors import UserError
 from fixformer.evaluation.run import evaluate
+from fixformer.evaluation.scoring import score_split
 from fixformer.training.run import TrainResult
 
 
@@ -23,8 +27,14 @@ def test_predict_agrees_with_evaluation(trained: TrainResult, tmp_path: Path, ag
     (moved / "config.json").write_text(text)
     classifier = load(moved)
     found = evaluate(trained.output, aggregate=aggregate, batch_size=1)  # type: ignore[arg-type]
+    model, info = load_model(trained.output)
+    samples = index_of(trained.config.data).split("val")
+    config = replace(info.eval, aggregate=aggregate, batch_size=1)  # type: ignore[arg-type]
+    scores = score_split(model, samples, info.clip, config, trained.config.data)
+    scores_of = {samples[i].path: row_K for i, row_K in zip(scores.index_N.tolist(), scores.score_NK, strict=True)}
     for video in found.videos:
         prediction = classifier.predict(video.path)
+        torch.testing.assert_close(prediction.scores_K, scores_of[video.path], rtol=0, atol=0)
         assert prediction.label == found.labels[video.predicted]
         assert prediction.guesses[0].probability == pytest.approx(video.probability, rel=1e-5)
 

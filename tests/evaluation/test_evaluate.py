@@ -74,6 +74,7 @@ def test_the_protocol_is_complete(trained: TrainResult) -> None:
         ({"batch_size": 0}, ["batch_size=0"]),
         ({"kindd": "csv"}, ["kindd", "kind"]),
         ({"device": "tpu"}, ["'tpu'"]),
+        ({"device": "meta"}, ["device='meta'", "cpu"]),
     ],
 )
 def test_mistakes(trained: TrainResult, arguments: dict[str, object], words: list[str]) -> None:
@@ -104,6 +105,32 @@ def test_no_checkpoint_and_a_damaged_one(trained: TrainResult, tmp_path: Path) -
         evaluate(copy)
     (copy / "config.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="format 99"):
+        evaluate(copy)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [((), []), (("model",), "x"), (("model", "settings"), "x"), (("labels",), "x"), (("clip",), "x")],
+)
+def test_a_config_of_another_type(trained: TrainResult, tmp_path: Path, where: tuple[str, ...], value: object) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.output / "last", copy)
+    content = json.loads((copy / "config.json").read_text())
+    inner = {"whole": content}
+    for name in ("whole", *where)[:-1]:
+        inner = inner[name]
+    inner[("whole", *where)[-1]] = value
+    (copy / "config.json").write_text(json.dumps(inner["whole"] if not where else content))
+    with pytest.raises(UserError, match="damaged|clip must be a table"):
+        evaluate(copy)
+
+
+@pytest.mark.parametrize("size", [0, 5, 1000])
+def test_weights_that_are_cut_short(trained: TrainResult, tmp_path: Path, size: int) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained.output / "last", copy)
+    (copy / "model.safetensors").write_bytes((copy / "model.safetensors").read_bytes()[:size])
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged .*another checkpoint"):
         evaluate(copy)
 
 

@@ -19,6 +19,7 @@ from fixformer.evaluation.result import Evaluation, summarise
 from fixformer.evaluation.scoring import Progress, score_split
 from fixformer.files import write_json, write_text
 from fixformer.models.base import VideoModel
+from fixformer.train_config import check_device
 
 # Settings of the data that mean nothing for files elsewhere; the others also hold for another set.
 OF_A_PLACE = ("path", "kind", "videos", "labels", "cache", "location")
@@ -53,6 +54,7 @@ def evaluate(
         progress: told (videos done, videos).
         data_settings: of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
     """
+    check_device(device)
     model, info = load_model(checkpoint)
     config = changed(info.eval, views=views, aggregate=aggregate, batch_size=batch_size)
     source = data_of(info, data, workers, data_settings)
