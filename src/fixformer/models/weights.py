@@ -230,6 +230,10 @@ def load_weights(
         named = model.adapt_image_weights(named)
     if VOLUME in own and VOLUME in named and named[VOLUME].ndim == 2:
         named = with_grid(named, grid or (None if isinstance(weights, Mapping) else grid_beside(Path(weights))))
+    elif grid is not None:
+        raise WeightsError(
+            f"grid={grid} is for positions without a grid, and the weights of {source} have none; omit it."
+        )
     report = LoadReport(source)
     fresh = _fresh_head(named, own, source)
     fitted = {
@@ -258,8 +262,8 @@ def _in_our_names(foreign: StateDict) -> tuple[str, dict[str, Tensor]]:
 def _check_known(named: StateDict, own: StateDict, source: str) -> None:
     if source == OURS and own.keys().isdisjoint(named):
         raise WeightsError(
-            f"no name in the weights, the first of them {next(iter(named), 'of none')!r}, is one of the model or of a "
-            f"system known here; known are {', '.join(CONVERTERS)}."
+            f"none of the {len(named)} names in the weights ({', '.join([*named][:2])}, ...) is one of the model or of "
+            f"a system known here; known are {', '.join(CONVERTERS)}."
         )
 
 

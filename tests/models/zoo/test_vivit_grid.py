@@ -55,6 +55,8 @@ def test_an_equal_number_of_tokens_is_not_taken_for_an_equal_grid(frames: int, s
         load_weights(vivit(frames, size), file, quiet=True)
     report = load_weights(vivit(frames, size), file, grid=(1, 4, 4), quiet=True)
     assert (VOLUME in report.taken, VOLUME in report.interpolated) == ((frames, size) == (2, 64), frames == 8)
+    with pytest.raises(WeightsError, match=r"grid=\(1, 4, 4\) is for positions without a grid.* fixformer have none"):
+        load_weights(vivit(2, 64), vivit(2, 64).state_dict(), grid=(1, 4, 4), quiet=True)
 
 
 def test_the_config_beside_a_file_says_the_grid(tmp_path: Path) -> None:
