@@ -123,7 +123,8 @@ def encode(path: Path, frames: list[np.ndarray], fps: int) -> None:
     """A small VP8 file, the same bytes every time."""
     height, width, _ = frames[0].shape
     with av.open(str(path), "w", options={"fflags": "+bitexact"}) as container:
-        options = {"deadline": "realtime", "cpu-used": "8", "threads": "1"}
+        # negative: always this speed; positive lets the encoder watch the clock, and a busy machine changes the bytes
+        options = {"deadline": "realtime", "cpu-used": "-8", "threads": "1"}
         stream = container.add_stream("libvpx", rate=fps, options=options)
         stream.width, stream.height, stream.pix_fmt, stream.bit_rate = width, height, "yuv420p", 800_000
         for frame in frames:
