@@ -225,8 +225,9 @@ class Pipe(io.RawIOBase):
 def test_paths_bytes_and_file_objects_are_the_same(videos: Path) -> None:
     path = videos / "ssv2_dvd/demos__task5__0.webm"
     data = path.read_bytes()
-    frames = []
-    for source in (path, str(path), data, io.BytesIO(data), Pipe(data)):
+    frames, looked_into = [], io.BytesIO(data)
+    looked_into.read(100)
+    for source in (path, str(path), data, io.BytesIO(data), looked_into, Pipe(data)):
         with open_video(source) as video:
             frames.append(video.get_frames([50, 3]))
     assert all(np.array_equal(frames[0], other) for other in frames[1:])

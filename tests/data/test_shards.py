@@ -1,5 +1,6 @@
 """Shards: readable by any tar, addressable like files, every epoch accounted for over processes and workers."""
 
+import io
 import json
 import os
 import shutil
@@ -362,3 +363,15 @@ def test_epoch_under_torchrun(shards: ShardSet, tmp_path: Path) -> None:
     trained = [place for batch in first + second for place in batch]
     assert len(trained) == len(set(trained)) == 24
     assert sorted(tested_first + tested_second) == list(range(8))
+
+
+def test_a_command_may_fail_once_everything_wanted_has_come(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "big.tar", "w") as tar:
+        for name, size in (("first.mp4", 10), ("second.mp4", 5_000_000)):
+            member = tarfile.TarInfo(name)
+            member.size = size
+            tar.addfile(member, io.BytesIO(bytes(size)))
+    first = Entry("first", "big.tar", 512, 10, 0, "train", 1, None, "first")
+    # like curl, which ends with status 23 when nobody reads on
+    command = f"pipe:cat {tmp_path}/{{shard}} || exit 23"
+    assert list(read_in_order([first], command)) == [(first, bytes(10))]

@@ -91,6 +91,8 @@ def _readable(source: Source) -> object:
     if isinstance(source, bytes):
         return io.BytesIO(source)
     if not isinstance(source, str | Path):
+        if source.seekable():
+            source.seek(0)  # whoever has looked into it before, the video begins at its beginning
         return source
     path = Path(source)
     if not path.exists():

@@ -144,7 +144,8 @@ class ViewLoader:
 
 
 def index_of(data: DataConfig, **options: Any) -> Index:
-    """The index a `DataConfig` describes."""
+    """The index a `DataConfig` describes; shards that are read from elsewhere need not lie beside it."""
+    options.setdefault("require_files", data.location is None)
     return load_index(
         data.path,
         kind=data.kind,

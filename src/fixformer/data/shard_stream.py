@@ -125,6 +125,9 @@ def _from_stream(url: str, wanted: list[Entry]) -> Iterator[tuple[Entry, bytes]]
                 if entry and content:
                     yield entry, content.read()
                 if not by_name:
+                    # everything wanted has come: how the command takes being hung up on (curl: 23) does not matter
+                    if hasattr(stream, "ignore_errors"):
+                        stream.ignore_errors = True
                     return
     except (OSError, tarfile.TarError) as error:
         raise UserError(f"{url} broke off: {error}; is the command right and the shard whole?") from None
