@@ -143,3 +143,17 @@ def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_pa
     (result.output / "run.json").write_text(json.dumps(stored))
     with pytest.raises(UserError, match=r"other labels.*'Juggling' is now 'Moving something up'"):
         run(epochs=1, resume=True, fork=True)
+
+
+def test_checkpoints_come_by_steps_at_the_end_of_an_epoch_too(run: Run) -> None:
+    home = run(**{"save.steps": 6, "eval.every": 0, "keep": 100}).output
+    steps = {path.name.rstrip("+") for path in (home / "checkpoints").glob("step-*")}
+    assert steps == {"step-00000006", "step-00000012", "step-00000018"}
+
+
+def test_fp16_goes_on_with_its_loss_scale(run: Run, tmp_path: Path) -> None:
+    half = {"precision": "fp16", "epochs": 2}
+    alone = run("alone", **half).output
+    run("parts", **{**half, "epochs": 1})
+    run("parts", **half, resume=True, fork=True)
+    assert (tmp_path / "parts" / "last").resolve().name == (alone / "last").resolve().name

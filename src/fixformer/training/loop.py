@@ -191,7 +191,7 @@ class Trainer:
         if stop:
             self._save()
             raise Stopped(self.stop.number or 15, f"stopped at step {self.at.step}, saved; go on with --resume.")
-        if due and not self.at.unscored:
+        if due:
             self._save()
 
     def _write_row(self, fraction: float, rate: float) -> None:
@@ -207,7 +207,7 @@ class Trainer:
         if files:
             raise NotFinite(
                 f"the loss is not finite near step {self.at.step}, in the batch of {', '.join(files)}; lower lr, set "
-                "clip_norm or look at these files. The checkpoints before it are good."
+                "clip_norm or look at these files, and go on from the newest checkpoint with --resume --fork."
             )
 
     def _note_problems(self, batch: TrainBatch) -> None:
@@ -261,12 +261,9 @@ class Trainer:
         weights, rest = self.learner.tensors()
         self._saved_at = time.monotonic()
         if self.world.is_main:
-            state = {"position": asdict(self.at), "steps": self.loader().steps, "scaler": self._scaler_state()}
+            state = {"position": asdict(self.at), "steps": self.loader().steps, "scaler": self.learner.scaler.state_dict()}
             self.saves.write(Snapshot(self.info(), weights, rest, state), best=best)
         self.world.wait()
-
-    def _scaler_state(self) -> dict[str, Any]:
-        return {name: float(value) for name, value in self.learner.scaler.state_dict().items()}
 
     def info(self) -> CheckpointInfo:
         return CheckpointInfo(
