@@ -46,7 +46,7 @@ def test_settings_of_the_data_alone() -> None:
     words = ["labels=names.txt", "data.recording_set=1", "val_fraction=0.5", "cache=none"]
     found = {"labels": "names.txt", "recording_set": 1, "val_fraction": 0.5, "cache": None}
     assert words_to_data_settings(words) == found
-    with pytest.raises(UnknownName, match="lables.*labels"):
+    with pytest.raises(UnknownName, match=r"lables.*labels"):
         words_to_data_settings(["lables=x"])
     with pytest.raises(UserError, match="workers=2 is given as --workers 2"):
         words_to_data_settings(["workers=2"])

@@ -121,7 +121,7 @@ def test_a_config_of_another_type(trained: TrainResult, tmp_path: Path, where: t
         inner = inner[name]
     inner[("whole", *where)[-1]] = value
     (copy / "config.json").write_text(json.dumps(inner["whole"] if not where else content))
-    with pytest.raises(UserError, match="damaged|clip must be a table"):
+    with pytest.raises(UserError, match=r"damaged|clip must be a table"):
         evaluate(copy)
 
 
@@ -172,5 +172,5 @@ def test_another_place_keeps_what_does_not_depend_on_it(stored: CheckpointInfo) 
 
 def test_an_evaluation_that_cannot_be_written(trained: TrainResult, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").mkdir()
-    with pytest.raises(UserError, match="cannot be written to .*Is a directory"):
+    with pytest.raises(UserError, match=r"cannot be written to .*Is a directory"):
         write_evaluation(trained.evaluation, tmp_path)

@@ -48,8 +48,8 @@ def _check_share(clips: int) -> None:
     processes = dist.get_world_size() if dist.is_initialized() else 1
     if processes > 1 and clips % 2:
         raise SettingsConflict(
-            f"mixup and cutmix pair the clips of a batch, but each of {processes} processes has {clips}; make batch_size "
-            f"a multiple of {2 * processes}, or set mixup=0 cutmix=0."
+            f"mixup and cutmix pair the clips of a batch, but each of {processes} processes has {clips}; make "
+            f"batch_size a multiple of {2 * processes}, or set mixup=0 cutmix=0."
         )
 
 

@@ -62,7 +62,7 @@ class Saves:
     def _place(self, info: CheckpointInfo) -> Path:
         """Where a checkpoint goes: a step that is stored in another state (not yet evaluated) gets a second directory.
 
-        A directory cannot take the place of another in one step, so the new one stands beside the old until it is whole.
+        A directory cannot take the place of another in one step, so the new one stands beside the old one.
         """
         first = self.folder / f"step-{info.step:08d}"
         stored = [path for path in self.paths() if path.name.rstrip("+") == first.name]

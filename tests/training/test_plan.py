@@ -1,0 +1,40 @@
+"""What a run is estimated to take, against a run that was measured."""
+
+from typing import Any
+
+from fixformer.overrides import apply_overrides
+from fixformer.recipes import get_recipe
+from fixformer.training.plan import Plan, make_plan
+
+
+class Videos:
+    """As many videos as recording set 1 of LSA64 has; nothing else is asked of an index."""
+
+    labels = tuple(map(str, range(23)))
+    eval_split = "val"
+
+    def split(self, name: str) -> range:
+        return range(920 if name == "train" else 230)
+
+
+def planned(**settings: Any) -> Plan:
+    config = apply_overrides(get_recipe("lsa64"), {"data.path": "x", "cache": "y", "warmup_epochs": 0, **settings})
+    return make_plan(config, Videos())  # type: ignore[arg-type]
+
+
+def test_memory_of_lsa64_is_what_was_measured() -> None:
+    """3.2 GB at most, a gigabyte of it the process and the mapped cache."""
+    plan = planned(stages="8x48:3,12x64:2", batch_size=16)
+    assert 2.7 < (plan.memory_mb + plan.host_mb) / 1024 < 3.7
+    assert "estimated" in str(plan)
+
+
+def test_the_largest_stage_counts() -> None:
+    small = planned(stages="8x48:2", batch_size=16).memory_mb
+    assert planned(stages="8x48:1,12x64:1", batch_size=16).memory_mb > 2 * small
+    assert planned(stages="8x48:1,8x48:1@64", batch_size=16).memory_mb > 2 * small
+
+
+def test_evaluations_take_time() -> None:
+    few, many = (planned(stages="8x48:4", **{"eval.every": every, "eval.views": "1x1"}) for every in (0, 1))
+    assert many.hours * many.gmacs > 1.03 * few.hours * few.gmacs
