@@ -261,7 +261,8 @@ class Trainer:
         weights, rest = self.learner.tensors()
         self._saved_at = time.monotonic()
         if self.world.is_main:
-            state = {"position": asdict(self.at), "steps": self.loader().steps, "scaler": self.learner.scaler.state_dict()}
+            scaler = self.learner.scaler.state_dict()
+            state = {"position": asdict(self.at), "steps": self.loader().steps, "scaler": scaler}
             self.saves.write(Snapshot(self.info(), weights, rest, state), best=best)
         self.world.wait()
 
