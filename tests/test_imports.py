@@ -11,7 +11,7 @@ ROOT = Path(fixformer.__file__).parent
 # A room may use itself and what stands to its right.
 ALLOWED = {
     "ops": {"ops"},
-    "models": {"models", "ops", "model_config"},
+    "models": {"models", "ops", "model_config", "number_checks"},
     "data": {"data", "config"},
 }
 EVERYWHERE = {"errors", "files", "progress"}
