@@ -51,7 +51,7 @@ def demo() -> TrainConfig:
         model_settings={**SMALL_SET, "dropout": 0.1},
         data=DataConfig(kind="ssv2", workers=0, cache="auto"),
         clip=ClipSpec(frames=8, size=32, keep_frames=32, keep_short_side=40, augment=Augment(jitter=(32, 36))),
-        epochs=12,
+        epochs=14,
         batch_size=16,
         ema=0.99,
         optim=OptimConfig(lr=1e-3, warmup_epochs=1, clip_norm=1.0),
