@@ -6,14 +6,10 @@ the copies into its layout. The projections before and after, which all kinds sh
 it. "forward+backward" goes back to q, k, v and to the parameters between the projections.
 """
 
-import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +18,7 @@ from rich.table import Table
 
 from fixformer.bench.attention_worker import Job
 from fixformer.bench.machine import describe_machine
+from fixformer.bench.process import measure_apart
 from fixformer.bench.show import console
 from fixformer.errors import UnknownName, UserError
 from fixformer.progress import counting
@@ -65,7 +62,8 @@ def bench_attention(
     with counting("", len(turns)) as progress:
         for kind, backward in turns:
             progress.begin(f"{kind} {PASSES[backward]}")
-            done = _run(Job(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds), kind)
+            job = Job(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds)
+            done = measure_apart("fixformer.bench.attention_worker", job, f"{kind} attention")
             rates.append(done["sgemm_gmacs"])
             for row in done["rows"]:
                 measured.setdefault((kind, backward, row["side"]), []).append(row)
@@ -79,15 +77,6 @@ def bench_attention(
         "rows": rows,
         "crossover_tokens": crossovers(rows),
     }
-
-
-def _run(job: Job, kind: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "fixformer.bench.attention_worker", json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}, out of memory?"]
-        raise UserError(f"{kind} attention could not be measured: {reason[0]}")
-    return json.loads(done.stdout)
 
 
 def _row(kind: str, backward: bool, side: int, parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,12 +1,8 @@
 """Speed and memory of a model against its softmax twin and against the machine's own matrix-multiply rate."""
 
-import json
 import math
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +10,7 @@ from rich.table import Table
 
 from fixformer.bench.cost import Cost, cost
 from fixformer.bench.machine import describe_machine
+from fixformer.bench.process import measure_apart
 from fixformer.bench.show import console
 from fixformer.bench.worker import Job, Measured
 from fixformer.errors import UserError
@@ -70,12 +67,7 @@ def _run(name: str, case: Case, threads: int, is_long: bool) -> Measured:
     repeats = 1 if is_long or case.backward else 3
     settings = VARIANTS[case.variant]
     job = Job(name, case.frames, case.size, settings, case.backward, threads, repeats, warm_up=not is_long)
-    command = [sys.executable, "-m", "fixformer.bench.worker", json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}, out of memory?"]
-        raise UserError(f"{name} at {case.frames}x{case.size} could not be measured: {reason[0]}")
-    return Measured(**json.loads(done.stdout))
+    return Measured(**measure_apart("fixformer.bench.worker", job, f"{name} at {case.frames}x{case.size}"))
 
 
 def _row(case: Case, cost: Cost, measured: list[Measured]) -> dict[str, Any]:

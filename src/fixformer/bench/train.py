@@ -4,7 +4,6 @@ Each case runs in a process of its own (`python -m fixformer.bench.train JOB`), 
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ import torch
 from rich.table import Table
 
 from fixformer.bench.machine import describe_machine, sgemm_gmacs
+from fixformer.bench.process import measure_apart
 from fixformer.bench.show import console
 from fixformer.errors import UserError
 from fixformer.training.meter import peak_memory
@@ -61,19 +61,11 @@ def bench_train(
     machine = describe_machine(threads)
     rows = []
     for checkpointing in (False, True):
-        measured = _in_own_process(Job(name, frames, size, batch, threads, checkpointing, repeats))
+        job = Job(name, frames, size, batch, threads, checkpointing, repeats)
+        measured = Measured(**measure_apart("fixformer.bench.train", job, f"{name} at {frames}x{size}"))
         rows.append({"checkpointing": checkpointing, **asdict(measured), "seconds": min(measured.seconds)})
     clip = {"model": name, "frames": frames, "size": size, "batch": batch, "dtype": "float32", "optimiser": "sgd"}
     return {**clip, "machine": machine, "rows": rows}
-
-
-def _in_own_process(job: Job) -> Measured:
-    command = [sys.executable, "-m", "fixformer.bench.train", json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}, out of memory?"]
-        raise UserError(f"{job.model} at {job.frames}x{job.size} could not be measured: {reason[0]}")
-    return Measured(**json.loads(done.stdout))
 
 
 def measure(job: Job) -> Measured:

@@ -1,0 +1,22 @@
+"""A measurement in a process of its own, so that its peak memory is its own."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fixformer.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str, Any]:
+    """What `python -m MODULE JOB` prints; `what` could not be measured if it fails."""
+    command = [sys.executable, "-m", module, json.dumps(asdict(job))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}, out of memory?"]
+        raise UserError(f"{what} could not be measured: {reason[0]}")
+    return json.loads(done.stdout)
