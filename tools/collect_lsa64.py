@@ -14,7 +14,7 @@ import numpy as np
 from fixformer.config import ClipSpec, DataConfig, load
 from fixformer.data.frames import open_frames
 from fixformer.data.index import Sample
-from fixformer.data.loader import index_of
+from fixformer.data.sources import index_of
 from fixformer.data.sampling import evenly_spaced
 from fixformer.data.synthetic import linear_probe
 from fixformer.files import write_json

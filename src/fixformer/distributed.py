@@ -8,14 +8,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from fixformer.errors import UserError
+from fixformer.errors import Stopped, UserError
 
 T = TypeVar("T")
+# While one process decodes a large set, the others wait for its word.
+PATIENCE = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,22 @@ class World:
     rank: int
     size: int
     device: torch.device
+    control: dist.ProcessGroup | None = None
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
+
+    def place(self) -> dict[str, Any]:
+        """What a loader must know of it."""
+        return {"rank": self.rank, "world": self.size, "pin_memory": self.device.type == "cuda"}
 
     def all(self, value: T) -> list[T]:
         """Every process's value, in order of rank, on every process."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self.control)
         return values
 
     def any(self, *flags: bool) -> list[bool]:
@@ -43,21 +51,21 @@ class World:
         if self.size == 1:
             return list(flags)
         states = torch.tensor(flags, dtype=torch.int32)
-        dist.all_reduce(states, dist.ReduceOp.MAX)
+        dist.all_reduce(states, dist.ReduceOp.MAX, group=self.control)
         return [bool(state) for state in states]
 
     def first(self, function: Callable[[], T]) -> T:
-        """What the main process alone computes, on every process; what it raises as a user error, too."""
+        """What the main process alone does, on every process; its errors for the user and its being stopped, too."""
         if self.size == 1:
             return function()
         answer: list[Any] = [None]
         if self.is_main:
             try:
                 answer = [function()]
-            except UserError as error:
+            except (UserError, Stopped) as error:
                 answer = [error]
-        dist.broadcast_object_list(answer, src=0)
-        if isinstance(answer[0], UserError):
+        dist.broadcast_object_list(answer, src=0, group=self.control)
+        if isinstance(answer[0], UserError | Stopped):
             raise answer[0]
         return answer[0]
 
@@ -83,7 +91,7 @@ def join_world(device: str) -> Iterator[World]:
     backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=_fresh_store(), rank=int(os.environ["RANK"]), world_size=size)
     try:
-        yield World(dist.get_rank(), size, chosen)
+        yield World(dist.get_rank(), size, chosen, dist.new_group(backend="gloo", timeout=PATIENCE))
     finally:
         dist.destroy_process_group()
 

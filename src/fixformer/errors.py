@@ -37,6 +37,10 @@ class MissingExtra(UserError):
         super().__init__(f'{need} needs an optional package: pip install "fixformer[{extra}]"')
 
 
+class NotFinite(UserError):
+    """Training has left the numbers: a loss or a weight is NaN or infinite."""
+
+
 class Stopped(Exception):
     """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
 

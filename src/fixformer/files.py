@@ -11,6 +11,15 @@ from typing import Any
 from fixformer.errors import UserError
 
 
+def check_writable(folder: str | Path) -> None:
+    """That a directory is there or can be made, without making it."""
+    folder = Path(folder)
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        reason = f"{nearest} is {'not writable' if nearest.is_dir() else 'no directory'}"
+        raise UserError(f"the output directory {folder} cannot be written ({reason}); choose another.")
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well, and vanishes when it does not."""

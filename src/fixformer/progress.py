@@ -65,14 +65,14 @@ class Rate(ProgressColumn):
 class LineReport:
     """At most one line every few seconds, and one at the end."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._begin = what, time.monotonic()
+    def __init__(self, what: str, *, at_end: bool = True) -> None:
+        self._what, self._begin, self._at_end = what, time.monotonic(), at_end
         self._shown = self._begin
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
         self._what = what or self._what
         now = time.monotonic()
-        if done == total or now - self._shown > LINE_SECONDS:
+        if (done == total and self._at_end) or now - self._shown > LINE_SECONDS:
             self._shown = now
             rate = done / max(now - self._begin, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if 0 < done < total else ""

@@ -181,6 +181,11 @@ class TrainConfig:
             counts = " + ".join(str(stage.epochs) for stage in self.stages)
             raise SettingsConflict(f"the stages have {counts} epochs, but epochs={self.epochs}.")
 
+    @property
+    def batch_sizes(self) -> set[int]:
+        """Of all stages."""
+        return {stage.batch_size or self.batch_size for stage in self.stages} or {self.batch_size}
+
     def stage_of(self, epoch: int) -> Stage:
         """The clip size and batch of an epoch."""
         for stage in self.stages:

@@ -16,8 +16,8 @@ from fixformer.data.cache import CachedReader, fill_cache
 from fixformer.data.dataset import TestVideos, TrainClips
 from fixformer.data.frames import FrameReader
 from fixformer.data.index import Sample, load_index
-from fixformer.data.loader import reader_for
 from fixformer.data.shards import Member, write_shard
+from fixformer.data.sources import reader_for
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import InputError, UserError
 from videos import jpeg, moving_square

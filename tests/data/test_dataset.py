@@ -13,8 +13,9 @@ from fixformer.data.dataset import TestVideos, TrainBatch, TrainClips
 from fixformer.data.decode import DecodeError, open_video
 from fixformer.data.frames import FrameReader, open_frames
 from fixformer.data.index import Index, Sample, load_index
-from fixformer.data.loader import TrainLoader, ViewLoader, index_of, train_loader, view_loader
+from fixformer.data.loader import TrainLoader, ViewLoader
 from fixformer.data.sampler import TestSampler, TrainSampler
+from fixformer.data.sources import index_of, train_loader, view_loader
 from fixformer.data.synthetic import make_motions
 from fixformer.data.table import SampleTable
 from fixformer.data.transforms import normalise
@@ -310,9 +311,9 @@ def test_config_to_loaders(motions: Index, tmp_path: Path) -> None:
     data = DataConfig(path=str(motions.root), workers=0, cache=str(tmp_path))
     index = index_of(data)
     assert index.samples == motions.samples
-    cached = train_loader(index, SPEC, data, batch_size=4, seed=5)
-    plain = train_loader(index, SPEC, replace(data, cache=None), batch_size=4, seed=5)
+    cached = train_loader(index.split("train"), SPEC, data, batch_size=4, seed=5)
+    plain = train_loader(index.split("train"), SPEC, replace(data, cache=None), batch_size=4, seed=5)
     assert all(same(a, b) for a, b in zip(cached.epoch(1), plain.epoch(1), strict=True))
-    batches = list(view_loader(index, "val", SPEC, data, clips=2, crops=3, batch_size=5))
+    batches = list(view_loader(index.split("val"), SPEC, data, clips=2, crops=3, batch_size=5))
     assert sum(len(batch.labels_B) for batch in batches) == len(index.split("val")) == 12
     assert batches[0].inputs(SPEC).shape == (5, 6, 3, 4, 24, 24)

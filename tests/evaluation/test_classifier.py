@@ -9,7 +9,7 @@ import torch
 
 from fixformer.checkpoint import load_model
 from fixformer.classifier import load, predict
-from fixformer.data.loader import index_of
+from fixformer.data.sources import index_of
 from fixformer.errors import UserError
 from fixformer.evaluation.run import evaluate
 from fixformer.evaluation.scoring import score_split

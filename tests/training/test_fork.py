@@ -58,6 +58,25 @@ def test_an_average_that_is_switched_on_starts_from_the_weights(run: Run, monkey
         assert torch.equal(found[0].ema.average[name], stored[name])
 
 
+def test_without_its_average_a_run_goes_on_from_what_it_trained(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = run(epochs=1, ema=0.9).output / "last"
+    trained = load_file(last / "train.safetensors")
+    found = restored(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        run(epochs=2, ema=None, resume=True, fork=True)
+    for name, value in found[0].model.state_dict().items():
+        assert torch.equal(value, trained[f"model.{name}"])
+    averaged = load_file(last / "model.safetensors")
+    assert any(not torch.equal(value, averaged[name]) for name, value in found[0].model.state_dict().items())
+
+
+def test_a_refused_change_leaves_the_run_as_it_was(run: Run, tmp_path: Path) -> None:
+    before = (run(epochs=1).output / "run.json").read_text()
+    with pytest.raises(UserError, match="cannot go on"):
+        run(epochs=2, resume=True, fork=True, depth=2)
+    assert (tmp_path / "run" / "run.json").read_text() == before
+
+
 @pytest.mark.parametrize("pair", [("sgd", "adamw"), ("adamw", "sgd")])
 def test_another_optimiser_begins_anew(run: Run, tmp_path: Path, pair: tuple[str, str]) -> None:
     run(epochs=1, optimiser=pair[0])

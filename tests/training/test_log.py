@@ -1,5 +1,8 @@
 """The log of a run: one row per line, rewound when a run goes on."""
 
+import os
+import pty
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,44 @@ def test_without_a_terminal_rows_are_lines(capsys: pytest.CaptureFixture[str]) -
     assert [line.split()[1] for line in shown] == ["1/3", "3/3"]  # the second follows too soon
     assert "loss 2.0000" in describe(row)
     assert "data wait 1.0%" in describe(row)
+
+
+def test_an_evaluation_that_will_be_repeated_is_forgotten(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    log.write("step", 6, loss=1.0)
+    log.write("eval", 6, video_top1=0.5)
+    log.close()
+    RunLog(tmp_path, from_step=6).close()
+    assert [row["kind"] for row in read_log(tmp_path / "log.jsonl")] == ["step", "eval"]
+    RunLog(tmp_path, from_step=6, unscored=True).close()
+    assert [row["kind"] for row in read_log(tmp_path / "log.jsonl")] == ["step"]
+
+
+LIVE = """
+from fixformer.training.display import make_display
+display = make_display(True)
+display.begin(total=20, done=5)
+step = {"kind": "step", "step": 10, "epoch": 0.5, "loss": 2.5, "lr": 1e-3}
+display.row({**step, "clips_per_second": 10.0, "data_wait": 0.01, "memory_mb": 100.0})
+report = display.scoring()
+report(3, 12)
+display._live.refresh()
+report(12, 12)
+display.note("a note")
+display.close()
+"""
+
+
+def test_a_terminal_shows_the_newest_numbers_and_the_scoring() -> None:
+    shown = b""
+
+    def keep(terminal: int) -> bytes:
+        nonlocal shown
+        data = os.read(terminal, 4096)
+        shown += data
+        return data
+
+    assert pty.spawn([sys.executable, "-c", LIVE], keep) == 0
+    text = shown.decode()
+    for word in ("training", "10/20", "ETA", "loss 2.5000", "lr 1.00e-03", "0.1 GB", "3/12", "a note"):
+        assert word in text, word

@@ -1,17 +1,19 @@
 """A run as a whole: what it leaves behind, and what must not change its numbers."""
 
 import json
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from fixformer.checkpoint import load_model, read_info
+from fixformer.errors import NotFinite
 from fixformer.training.log import read_log
 from fixformer.training.loop import Trainer
-from fixformer.training.stop import NotFinite
 from tiny_run import Run, losses
 
 PLAIN: dict[str, Any] = {"dropout": 0.0, "drop_path": 0.0, "mixup": 0.0, "ema": None, "epochs": 1}
@@ -97,3 +99,29 @@ def test_a_loss_that_is_not_finite_names_the_files(run: Run, tmp_path: Path) -> 
 def test_data_workers_change_nothing(run: Run) -> None:
     alone = trace(run("alone", epochs=1).output)
     assert trace(run("workers", epochs=1, workers=2).output) == alone
+
+
+def test_weights_that_are_not_finite_are_not_saved(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss of the step that spoilt them was still finite."""
+    step = Trainer.train_step
+
+    def spoiling(self: Trainer, batch: Any) -> torch.Tensor:
+        loss = step(self, batch)
+        if self.at.step == 11:
+            next(self.learner.model.parameters()).data.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(Trainer, "train_step", spoiling)
+    with pytest.raises(NotFinite, match="is not finite at step 12, which is not saved"):
+        run(ema=None, epochs=2)
+    assert (tmp_path / "run" / "last").resolve().name == "step-00000006"
+
+
+@pytest.mark.slow
+def test_a_compiled_run_follows_the_plain_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a graph with its own backward pass; making code of it takes minutes and is torch's business."""
+    monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend="aot_eager"))
+    plain = run("plain", **PLAIN)
+    compiled = run("compiled", compile=True, **PLAIN)
+    assert trace(compiled.output) == pytest.approx(trace(plain.output), rel=1e-4)
+    assert compiled.evaluation.metrics == plain.evaluation.metrics

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import time
+from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,62 @@ def test_a_signal_saves_and_stops(run: Run, tmp_path: Path, monkeypatch: pytest.
     assert stopped.value.status == 128 + number
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     run("stopped", resume=True)
+    assert weights(tmp_path / "stopped") == weights(left_alone)
+    assert numbers(tmp_path / "stopped") == numbers(left_alone)
+
+
+def signal_at(patch: pytest.MonkeyPatch, place: str, call: int) -> None:
+    """SIGTERM during the given call of a function."""
+    module, name = place.rsplit(".", 1)
+    function, calls = getattr(import_module(module), name), count(1)
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return function(*arguments, **named)
+
+    patch.setattr(place, interrupted)
+
+
+# 12 videos at 4 a time: passes 1 to 3 score the first epoch, passes 10 to 12 make the final evaluation of three
+@pytest.mark.parametrize("batch", [1, 3, 11])
+def test_a_signal_during_an_evaluation_does_not_wait_for_its_end(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    changed = {"eval.batch_size": 4, "save.minutes": 1000.0}
+    left_alone = run("alone", **changed).output
+    with monkeypatch.context() as patch:
+        signal_at(patch, "fixformer.evaluation.scoring.view_logits", batch)
+        with pytest.raises(Stopped, match="stopped while scoring videos; go on with --resume"):
+            run("stopped", **changed)
+    run("stopped", **changed, resume=True)
+    assert weights(tmp_path / "stopped") == weights(left_alone)
+    assert numbers(tmp_path / "stopped") == numbers(left_alone)
+
+
+def test_a_signal_while_decoding_keeps_what_is_decoded(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    with monkeypatch.context() as patch:
+        signal_at(patch, "fixformer.data.cache._write_shard", 1)
+        with pytest.raises(Stopped, match="stopped while decoding"):
+            run(cache=str(cache), epochs=1)
+    assert list(cache.rglob("*.bin"))
+    assert not (tmp_path / "run" / "run.json").exists()
+    run(cache=str(cache), epochs=1)
+
+
+def test_workers_and_parts_of_batches_go_on_to_the_bit(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = {"workers": 2, "micro_batch": 2, "epochs": 2}
+    left_alone = run("alone", **changed).output
+    with monkeypatch.context() as patch:
+        signal_at(patch, "fixformer.training.loop.mix_batch", 9)  # in the middle of the second epoch
+        with pytest.raises(Stopped):
+            run("stopped", **changed)
+    run("stopped", **changed, resume=True)
     assert weights(tmp_path / "stopped") == weights(left_alone)
     assert numbers(tmp_path / "stopped") == numbers(left_alone)
 

@@ -9,6 +9,7 @@ import pytest
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
 from fixformer.training.run import plan, resolve_config, train
+from fixformer.training.setup import check_shares
 from tiny_run import Run
 
 
@@ -37,13 +38,35 @@ def folder_set(root: Path, source: Path, classes: dict[str, list[str]]) -> Path:
         ({"init": "no/such/weights"}, UserError, ["no/such/weights"]),
         ({"device": "abacus"}, UserError, ["'abacus'"]),
         ({"layer_decay": 0.0}, UserError, ["layer_decay=0.0"]),
+        ({"stages": "4x4:1,4x16:2", "epochs": 3}, UserError, ["4", "8"]),
     ],
 )
 def test_mistakes(run: Run, tmp_path: Path, changed: dict[str, Any], error: type[UserError], words: list[str]) -> None:
     with pytest.raises(error) as raised:
         run(**changed)
     assert all(word in str(raised.value) for word in words), raised.value
-    assert not (tmp_path / "run" / "log.jsonl").exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_they_are_said_before_anything_is_decoded(run: Run, tmp_path: Path) -> None:
+    """Also those that only the model knows of."""
+    weights = tmp_path / "cut.safetensors"
+    weights.write_bytes(b"\0" * 20)
+    for changed, words in (({"stages": "4x4:1,4x16:2"}, "4x4"), ({"init": str(weights)}, "damaged or cut short")):
+        with pytest.raises(UserError, match=words):
+            run(**changed, cache=str(tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_batch_that_processes_cannot_share() -> None:
+    config = resolve_config("demo", data="motions", batch_size=6, mixup=0.0, cutmix=0.0)
+    check_shares(config, 2)
+    with pytest.raises(SettingsConflict, match=r"batch_size=6 cannot be divided between 4 processes.*multiple of 4"):
+        check_shares(config, 4)
+    mixed = resolve_config("demo", data="motions", batch_size=6, mixup=0.2)
+    check_shares(mixed, 1)
+    with pytest.raises(SettingsConflict, match=r"pair the clips.*multiple of 4"):
+        check_shares(mixed, 2)
 
 
 def test_no_data(run: Run) -> None:
@@ -87,6 +110,14 @@ def test_a_directory_is_a_folder_recipe(motions: Path, tmp_path: Path) -> None:
     data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "b"]})
     config = resolve_config(str(data))
     assert (config.recipe, config.data.path, config.output) == ("folder", str(data), "runs/folder")
+
+
+def test_a_plan_sees_the_mistakes_that_a_run_would_meet(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"output directory .*file/run cannot be written"):
+        plan(**settings, output=tmp_path / "file" / "run")
+    with pytest.raises(UserError, match="no such checkpoint"):
+        plan(**settings, init=tmp_path / "none")
 
 
 def test_a_plan_starts_nothing(settings: dict[str, Any], tmp_path: Path) -> None:

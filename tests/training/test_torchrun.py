@@ -1,25 +1,30 @@
 """Two processes under torchrun: the losses and scores of one, and a restart when one is killed."""
 
 import json
+import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
+from fixformer.data.index import load_index
+from fixformer.evaluation.run import evaluate
 from fixformer.training.log import read_log
 from tiny_run import Run, losses
 
+LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 WORKER = Path(__file__).with_name("torchrun_worker.py")
 
 
 def torchrun(arguments: dict[str, Any], *options: str) -> dict[str, float]:
     """The final metrics of a run on two processes."""
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in arguments.items()}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
-    done = subprocess.run([*launcher, str(WORKER), json.dumps(plain)], capture_output=True, text=True, check=False)
+    command = [*LAUNCHER, *options, str(WORKER), json.dumps(plain)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -52,6 +57,23 @@ def test_one_killed_process_costs_nothing_but_time(settings: dict[str, Any], tmp
     assert trace(tmp_path / "killed") == trace(tmp_path / "whole")
     files = [load_file(tmp_path / name / "last" / "model.safetensors") for name in ("whole", "killed")]
     assert all(value.equal(files[1][name]) for name, value in files[0].items())
+
+
+@pytest.mark.slow
+def test_a_number_of_videos_that_cannot_be_divided(settings: dict[str, Any], tmp_path: Path) -> None:
+    """A sharded model needs all processes at every pass, also the one whose share of the videos is shorter."""
+    data = tmp_path / "motions"
+    shutil.copytree(settings["data"], data)
+    Path(load_index(data).split("val")[0].path).unlink()
+    common = {**settings, "data": data, "epochs": 1, "eval.batch_size": 2}
+    home = tmp_path / "sharded"
+    metrics = torchrun({**common, "output": home, "shard": True})
+    alone = evaluate(home, data=data)
+    assert alone.protocol.scored == 11
+    assert metrics == pytest.approx(asdict(alone.metrics))
+    command = ["-m", "fixformer", "eval", str(home), "--data", str(data), "--json"]
+    done = subprocess.run([*LAUNCHER, *command], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["metrics"] == pytest.approx(asdict(alone.metrics))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,11 +29,11 @@ from fixformer.data.frames import FrameReader, FrameSource
 from fixformer.data.index_base import Sample
 from fixformer.data.parallel import unordered_map
 from fixformer.errors import InputError, UserError
+from fixformer.progress import Report
 
 FORMAT = 1
 SHARD_VIDEOS = 32
 ABANDONED_SECONDS = 86400
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def fill_cache(
     folder: str | Path,
     *,
     workers: int = 0,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> CacheTable:
     """Store what is not stored yet and return the entries of the samples. Unreadable videos are `left_out`."""
     home = Path(folder) / _settings_key(reader)

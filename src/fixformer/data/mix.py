@@ -10,12 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
 from fixformer.config import Augment
-from fixformer.errors import SettingsConflict
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,6 @@ def mix_batch(video_BCTHW: Tensor, labels_B: Tensor, augment: Augment, rng: np.r
     use_cutmix = augment.cutmix > 0 and (augment.mixup == 0 or rng.random() < 0.5)
     if not use_cutmix and augment.mixup == 0:
         return Mixed(video_BCTHW, labels_B, labels_B, 1.0)
-    _check_share(len(labels_B))
     partner_B = partners(len(labels_B)).to(labels_B.device)
     if use_cutmix:
         video, share = cutmix(video_BCTHW, video_BCTHW[partner_B], float(rng.beta(augment.cutmix, augment.cutmix)), rng)
@@ -41,16 +38,6 @@ def mix_batch(video_BCTHW: Tensor, labels_B: Tensor, augment: Augment, rng: np.r
         share = float(rng.beta(augment.mixup, augment.mixup))
         video = torch.lerp(video_BCTHW[partner_B], video_BCTHW, share)
     return Mixed(video, labels_B, labels_B[partner_B], share)
-
-
-def _check_share(clips: int) -> None:
-    """An odd share would leave a clip of every process alone, and the run would depend on how many there are."""
-    processes = dist.get_world_size() if dist.is_initialized() else 1
-    if processes > 1 and clips % 2:
-        raise SettingsConflict(
-            f"mixup and cutmix pair the clips of a batch, but each of {processes} processes has {clips}; make "
-            f"batch_size a multiple of {2 * processes}, or set mixup=0 cutmix=0."
-        )
 
 
 def partners(batch: int) -> Tensor:

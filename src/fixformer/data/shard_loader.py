@@ -5,7 +5,7 @@ for when random reading is too slow. They give the same batches for any number o
 batch, and need no process to know what the others do.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,8 @@ from fixformer.data.shard_stream import (
     train_part,
     train_steps,
 )
-from fixformer.data.shards import Entry, ShardSet, is_shard_set, read_index
+from fixformer.data.shards import Entry, ShardSet, is_shard_set, member_path, read_index
+from fixformer.data.workers import as_value, collating, raising, worker_options
 from fixformer.errors import SettingsConflict, UserError
 
 
@@ -54,7 +55,7 @@ def shards_of(samples: list[Sample], data: DataConfig) -> ShardSet:
     if "{shard}" not in location and not Path(location).is_dir():
         raise UserError(f"location={location!r} is no directory; give one, or a pattern with {{shard}} in it.")
     shards = read_index(root)
-    by_path = {_path(root, entry): entry for entry in shards.entries}
+    by_path = {member_path(root, entry): entry for entry in shards.entries}
     return replace(shards, entries=[by_path[sample.path] for sample in samples])
 
 
@@ -132,21 +133,17 @@ class ShardTrainLoader:
         share = Share(rank, world)
         self.clips = StreamClips(shards, held, seed=seed, batch_size=batch_size, share=share, location=location)
         self.steps = train_steps(len(self.clips.entries), batch_size, world)
-        options: dict[str, Any] = {"prefetch_factor": prefetch, "persistent_workers": True} if workers else {}
         self._loader: DataLoader[Any] = DataLoader(
             self.clips,
             batch_size=batch_size // world,
-            collate_fn=_collate_train,
-            num_workers=workers,
-            worker_init_fn=_start_worker,
-            pin_memory=pin_memory,
-            **options,
+            collate_fn=collating(collate_train),
+            **worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
         )
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[TrainBatch]:
         """The batches of one epoch, the first `start` of them left out."""
         self.clips.position[:] = torch.tensor([epoch, start])
-        yield from _raised(self._loader)
+        yield from raising(self._loader)
 
 
 class StreamVideos(IterableDataset[TestItem | UserError]):
@@ -193,59 +190,21 @@ def shard_view_loader(
     chosen = shards if split is None else replace(shards, entries=shards.split(split))
     held = HeldVideo(spec, backend=backend, damaged=damaged)
     videos = StreamVideos(chosen, held, clips=clips, crops=crops, share=Share(rank, world), location=location)
-    options: dict[str, Any] = {"prefetch_factor": prefetch} if workers else {}
     loader: DataLoader[Any] = DataLoader(
         videos,
         batch_size=batch_size,
-        collate_fn=_collate_test,
-        num_workers=workers,
-        worker_init_fn=_start_worker,
-        pin_memory=pin_memory,
-        **options,
+        collate_fn=collating(collate_test),
+        **worker_options(workers, prefetch, persistent=False, pin_memory=pin_memory),
     )
-    return _raised(loader)
-
-
-def _path(root: Path, entry: Entry) -> str:
-    """How the index lists a video, wherever its bytes come from."""
-    return f"{root / entry.shard}::{entry.offset}+{entry.size}"
+    return raising(loader)
 
 
 def _samples(root: Path, entries: list[Entry]) -> list[Sample]:
-    return [Sample(_path(root, entry), entry.label, entry.split, entry.id) for entry in entries]
+    return [Sample(member_path(root, entry), entry.label, entry.split, entry.id) for entry in entries]
 
 
 def _carried(items: Iterator[Any]) -> Iterator[Any]:
-    """Errors travel as values, and as the plain kind: raised in a worker, they would arrive wrapped in its traceback,
-    and not every kind can be rebuilt from its message."""
     try:
         yield from items
     except UserError as error:
-        yield UserError(str(error))
-
-
-def _raised(batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in batches:
-        if isinstance(batch, UserError):
-            try:
-                raise batch
-            finally:
-                # an error that knows the frame that knows it would keep the workers alive and stop them badly
-                del batch
-        yield batch
-
-
-def _collate_train(items: list[TrainItem | UserError]) -> TrainBatch | UserError:
-    return _error_in(items) or collate_train([item for item in items if isinstance(item, TrainItem)])
-
-
-def _collate_test(items: list[TestItem | UserError]) -> TestBatch | UserError:
-    return _error_in(items) or collate_test([item for item in items if isinstance(item, TestItem)])
-
-
-def _error_in(items: Iterable[object]) -> UserError | None:
-    return next((item for item in items if isinstance(item, UserError)), None)
-
-
-def _start_worker(worker: int) -> None:
-    torch.set_num_threads(1)
+        yield as_value(error)

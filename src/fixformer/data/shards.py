@@ -148,9 +148,14 @@ def load_shards(root: Path, require_files: bool = True) -> Index:
     return Index(Path(root), "shards", samples, shards.labels, missing)
 
 
+def member_path(root: Path, entry: Entry) -> str:
+    """How the index lists a video, wherever its bytes come from."""
+    return f"{root / entry.shard}::{entry.offset}+{entry.size}"
+
+
 def _sample(entry: Entry, root: Path) -> Sample:
     return Sample(
-        path=f"{root / entry.shard}::{entry.offset}+{entry.size}",
+        path=member_path(root, entry),
         label=entry.label,
         split=entry.split,
         id=entry.id,

@@ -9,16 +9,18 @@ from fixformer.checkpoint import CheckpointInfo, load_model
 from fixformer.config import DataConfig, load
 from fixformer.data.dataset import Reader
 from fixformer.data.index import UNLABELLED, Index, Sample
-from fixformer.data.loader import index_of, reader_for
+from fixformer.data.sources import index_of, reader_for
 from fixformer.distributed import ALONE, World, join_world
 from fixformer.errors import UserError
 from fixformer.eval_config import Aggregate, EvalConfig
 from fixformer.evaluation.pictures import Rows
 from fixformer.evaluation.report import write_report
 from fixformer.evaluation.result import Evaluation, summarise
-from fixformer.evaluation.scoring import Progress, score_split
-from fixformer.files import write_json, write_text
+from fixformer.evaluation.scoring import score_split
+from fixformer.files import check_writable, write_json, write_text
 from fixformer.models.base import VideoModel
+from fixformer.progress import Report
+from fixformer.stop import NEVER, StopRequest
 from fixformer.train_config import check_device
 
 # Settings of the data that mean nothing for files elsewhere; the others also hold for another set.
@@ -36,7 +38,7 @@ def evaluate(
     batch_size: int | None = None,
     workers: int | None = None,
     device: str = "auto",
-    progress: Progress | None = None,
+    progress: Report | None = None,
     **data_settings: Any,
 ) -> Evaluation:
     """Score a checkpoint; under torchrun the videos are divided between the processes.
@@ -55,6 +57,8 @@ def evaluate(
         data_settings: of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
     """
     check_device(device)
+    if output is not None:
+        check_writable(output)
     model, info = load_model(checkpoint)
     config = changed(info.eval, views=views, aggregate=aggregate, batch_size=batch_size)
     source = data_of(info, data, workers, data_settings)
@@ -128,12 +132,14 @@ def evaluate_model(
     *,
     reader: Reader | None = None,
     world: World = ALONE,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    stop: StopRequest = NEVER,
 ) -> Evaluation:
     """Score a model that is already in memory."""
     samples = labelled(index, split)
     reader = reader or reader_for(samples, info.clip, data)
-    scores = score_split(model, samples, info.clip, config, data, reader=reader, world=world, progress=progress)
+    way: dict[str, Any] = {"reader": reader, "world": world, "progress": progress, "stop": stop}
+    scores = score_split(model, samples, info.clip, config, data, **way)
     return summarise(scores, index, split, info, config, data)
 
 

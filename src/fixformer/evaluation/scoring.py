@@ -1,19 +1,21 @@
 """Scores of a list of videos, on one process or many; each video is scored exactly once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+from torch.distributed.fsdp import FSDPModule
+
 from fixformer.config import ClipSpec, DataConfig
-from fixformer.data.dataset import Reader, TestBatch, TestVideos
+from fixformer.data.dataset import Reader, TestBatch
 from fixformer.data.index import Sample
-from fixformer.data.loader import ViewLoader
-from fixformer.data.shard_loader import shard_view_loader, shards_of
+from fixformer.data.sources import view_loader
 from fixformer.distributed import ALONE, World
 from fixformer.eval_config import EvalConfig, parse_views
 from fixformer.evaluation.views import Scores, view_logits
 from fixformer.models.base import VideoModel
-
-Progress = Callable[[int, int], None]
+from fixformer.progress import Report
+from fixformer.stop import NEVER, StopRequest
 
 
 def score_split(
@@ -26,46 +28,44 @@ def score_split(
     reader: Reader | None = None,
     views: str | None = None,
     world: World = ALONE,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    stop: StopRequest = NEVER,
 ) -> Scores:
     """Scores of the samples, in their order, on every process. `progress` is told (videos done, videos) of this one."""
     clips, crops = parse_views(views or config.views)
-    loader = _loader(samples, spec, config, data, clips=clips, crops=crops, reader=reader, world=world)
+    options: dict[str, Any] = {"clips": clips, "crops": crops, "batch_size": config.batch_size, "reader": reader}
+    loader = view_loader(samples, spec, data, **options, **world.place())
     parts = [Scores.empty(model.num_classes, clips * crops)]
     was_training = model.training
     model.eval()
-    for batch in loader:
-        if len(batch.labels_B):
+    for batch in _in_step(loader, world, stop):
+        if batch is None or not len(batch.labels_B):
+            _keep_company(model, spec, world)
+        else:
             logits_BVK = view_logits(model, batch.inputs(spec, world.device))
             parts.append(Scores.of(logits_BVK, batch.labels_B, batch.index_B, config.aggregate))
-        parts[-1].problems.extend(batch.problems)
-        if progress:
+        parts[-1].problems.extend(batch.problems if batch else ())
+        if progress and batch:
             progress(sum(len(part) + len(part.problems) for part in parts), -(-len(samples) // world.size))
     model.train(was_training)
     return Scores.join(world.all(Scores.join(parts)))
 
 
-def _loader(
-    samples: list[Sample],
-    spec: ClipSpec,
-    config: EvalConfig,
-    data: DataConfig,
-    *,
-    clips: int,
-    crops: int,
-    reader: Reader | None,
-    world: World,
-) -> Iterable[TestBatch]:
-    """Files in any order, or shards in theirs."""
-    options: dict[str, Any] = {
-        "batch_size": config.batch_size,
-        "workers": data.workers,
-        "prefetch": data.prefetch,
-        "rank": world.rank,
-        "world": world.size,
-        "pin_memory": world.device.type == "cuda",
-    }
-    if data.location is not None:
-        way: dict[str, Any] = {"location": data.location, "backend": data.backend, "damaged": data.damaged}
-        return shard_view_loader(shards_of(samples, data), None, spec, clips=clips, crops=crops, **way, **options)
-    return ViewLoader(TestVideos(samples, spec, clips=clips, crops=crops, reader=reader), **options)
+def _in_step(batches: Iterable[TestBatch], world: World, stop: StopRequest) -> Iterator[TestBatch | None]:
+    """A batch on every process by turns, None on one that has no more, until none has; all stop at the same turn."""
+    own = iter(batches)
+    while True:
+        batch = next(own, None)
+        is_going, is_stopped = world.any(batch is not None, bool(stop))
+        if is_stopped:
+            raise stop.stopped("stopped while scoring videos; go on with --resume.")
+        if not is_going:
+            return
+        yield batch
+
+
+def _keep_company(model: VideoModel, spec: ClipSpec, world: World) -> None:
+    """A pass over nothing: the parts of a sharded model come together only if every process asks for them."""
+    if isinstance(model, FSDPModule):
+        with torch.no_grad():
+            model(torch.zeros(1, 3, spec.frames, spec.size, spec.size, device=world.device))

@@ -208,6 +208,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
+        if path.suffix == ".safetensors":
+            raise WeightsError(f"{path} is damaged or cut short ({error}); fetch it again or use another.") from None
         raise WeightsError(
             f"{path} is not a safetensors file ({error}); pickled weights are never loaded, convert it first."
         ) from None

@@ -9,9 +9,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fixformer.progress import LINE_SECONDS, LineReport, Report
 from fixformer.training.log import Row
-
-LINE_SECONDS = 10.0
 
 
 class Display(Protocol):
@@ -20,6 +19,8 @@ class Display(Protocol):
     def begin(self, total: int, done: int) -> None: ...
 
     def row(self, row: Row) -> None: ...
+
+    def scoring(self) -> Report: ...
 
     def note(self, text: str) -> None: ...
 
@@ -32,6 +33,9 @@ class Silent:
     def begin(self, total: int, done: int) -> None: ...
 
     def row(self, row: Row) -> None: ...
+
+    def scoring(self) -> Report:
+        return lambda done, total, what=None: None
 
     def note(self, text: str) -> None: ...
 
@@ -54,6 +58,9 @@ class Lines:
             self._shown = time.monotonic()
             self.note(f"step {row['step']}/{self._total} {describe(row)}")
 
+    def scoring(self) -> Report:
+        return LineReport("scoring videos", at_end=False)
+
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
@@ -66,7 +73,7 @@ class LiveBar:
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._progress = Progress(
-            TextColumn("training"),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -76,7 +83,7 @@ class LiveBar:
         )
         self._numbers = Text("")
         self._live = Live(Group(self._progress, self._numbers), console=self._console, refresh_per_second=4)
-        self._task = self._progress.add_task("steps", total=1)
+        self._task = self._progress.add_task("training", total=1)
 
     def begin(self, total: int, done: int) -> None:
         self._progress.update(self._task, total=total, completed=done)
@@ -88,6 +95,14 @@ class LiveBar:
             self._live.console.print(describe(row))
         else:
             self._numbers.plain = describe(row)
+
+    def scoring(self) -> Report:
+        task = self._progress.add_task("scoring videos", total=None)
+
+        def report(done: int, total: int, what: str | None = None) -> None:
+            self._progress.update(task, completed=done, total=total, visible=done < total)
+
+        return report
 
     def note(self, text: str) -> None:
         self._live.console.print(text, markup=False)
@@ -105,7 +120,7 @@ def describe(row: Row) -> str:
         )
     return (
         f"epoch {row['epoch']:.2f}  loss {row['loss']:.4f}  lr {row['lr']:.2e}  {row['clips_per_second']:.1f} clips/s  "
-        f"data wait {row['data_wait']:.1%}  memory {row['memory_mb']:.0f} MB"
+        f"data wait {row['data_wait']:.1%}  {row['memory_mb'] / 1024:.1f} GB"
     )
 
 

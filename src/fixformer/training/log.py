@@ -18,10 +18,11 @@ Row = dict[str, Any]
 class RunLog:
     """The log of a run, appended row by row."""
 
-    def __init__(self, run: Path, *, from_step: int | None = None) -> None:
-        """`from_step`: continue after this step; None begins anew."""
+    def __init__(self, run: Path, *, from_step: int | None = None, unscored: bool = False) -> None:
+        """`from_step`: continue after this step; None begins anew. `unscored`: its evaluation is still to come."""
         self.path = run / "log.jsonl"
-        kept = [] if from_step is None else [row for row in read_log(self.path) if row["step"] <= from_step]
+        rows = [] if from_step is None else read_log(self.path)
+        kept = [row for row in rows if (row["step"], unscored and row["kind"] == "eval") <= (from_step, False)]
         try:
             write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
             self._file: TextIO = self.path.open("a")

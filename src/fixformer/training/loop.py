@@ -13,26 +13,27 @@ from torch import Tensor
 
 from fixformer.checkpoint import CheckpointInfo, source_commit, versions
 from fixformer.config import ClipSpec, dump
-from fixformer.data.dataset import Reader, TrainBatch, TrainClips
+from fixformer.data.dataset import Reader, TrainBatch
 from fixformer.data.index import Index
 from fixformer.data.loader import TrainLoader
 from fixformer.data.mix import mix_batch, soft_targets
 from fixformer.data.seeds import generator
-from fixformer.data.shard_loader import ShardTrainLoader, shards_of
+from fixformer.data.shard_loader import ShardTrainLoader
+from fixformer.data.sources import train_loader
 from fixformer.distributed import World
-from fixformer.errors import Stopped
+from fixformer.errors import NotFinite, Stopped
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import score_split
+from fixformer.stop import StopRequest
 from fixformer.train_config import Stage, TrainConfig
 from fixformer.training.display import Display
 from fixformer.training.log import RunLog
 from fixformer.training.loss import soft_cross_entropy
 from fixformer.training.meter import Meter
 from fixformer.training.optim import set_rate
-from fixformer.training.saves import Saves, Snapshot, read_state, read_tensors
+from fixformer.training.saves import Saves, Snapshot
 from fixformer.training.schedule import learning_rate
 from fixformer.training.setup import Learner, model_settings
-from fixformer.training.stop import NotFinite, StopRequest
 
 
 @dataclass
@@ -71,17 +72,16 @@ class Trainer:
         self._log: RunLog | None = None
         self._loader: tuple[Stage, TrainLoader | ShardTrainLoader] | None = None
 
-    def restore(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint of this run."""
-        state = read_state(checkpoint)
-        self.learner.restore(read_tensors(checkpoint), state["scaler"])
+    def go_on(self, state: dict[str, Any]) -> None:
+        """From where a checkpoint of this run stands; its tensors are the learner's."""
         self.at = Position(**state["position"])
         if state["steps"] != self.loader().steps and self.at.batch:  # a forked run with another batch size
             self.at.batch = self.at.batch * self.loader().steps // state["steps"]
 
     def run(self) -> None:
         """Train to the end, or until asked to stop."""
-        self._log = RunLog(Path(self.config.output), from_step=self.at.step) if self.world.is_main else None
+        if self.world.is_main:
+            self._log = RunLog(Path(self.config.output), from_step=self.at.step, unscored=self.at.unscored)
         self.display.begin(self.total_steps(), self.at.step)
         self._clock = time.monotonic() - self.at.seconds
         try:
@@ -117,20 +117,15 @@ class Trainer:
         return self._loader[1]
 
     def _make_loader(self, batch_size: int) -> TrainLoader | ShardTrainLoader:
-        data, samples, spec, seed = self.config.data, self.index.split("train"), self.spec(), self.config.seed
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "workers": data.workers,
-            "prefetch": data.prefetch,
-            "rank": self.world.rank,
-            "world": self.world.size,
-            "pin_memory": self.world.device.type == "cuda",
-        }
-        if data.location is not None:
-            way: dict[str, Any] = {"location": data.location, "backend": data.backend, "damaged": data.damaged}
-            return ShardTrainLoader(shards_of(samples, data), spec, seed=seed, **way, **options)
-        clips = TrainClips(samples, spec, seed=seed, reader=self.readers["train"], unreadable=data.unreadable_train)
-        return TrainLoader(clips, **options)
+        return train_loader(
+            self.index.split("train"),
+            self.spec(),
+            self.config.data,
+            batch_size=batch_size,
+            seed=self.config.seed,
+            reader=self.readers["train"],
+            **self.world.place(),
+        )
 
     def _run_epoch(self) -> None:
         loader = self.loader()
@@ -190,7 +185,7 @@ class Trainer:
             self._write_row(fraction, rate)
         if stop:
             self._save()
-            raise Stopped(self.stop.number or 15, f"stopped at step {self.at.step}, saved; go on with --resume.")
+            raise self.stop.stopped(f"stopped at step {self.at.step}, saved; go on with --resume.")
         if due:
             self._save()
 
@@ -218,7 +213,11 @@ class Trainer:
     def _finish_epoch(self) -> None:
         every, done = self.config.eval.every, self.at.epoch == self.config.epochs
         if done or (every and self.at.epoch % every == 0):
-            best = self._evaluate()
+            try:
+                best = self._evaluate()
+            except Stopped:
+                self._save()
+                raise
             self.at.unscored = False
             self._save(best)
         self.at.unscored = False
@@ -238,6 +237,8 @@ class Trainer:
                 reader=self.readers[split],
                 views="1x1",
                 world=self.world,
+                progress=self.display.scoring(),
+                stop=self.stop,
             )
         metrics = asdict(compute_metrics(scores))
         counts = {"scored": len(scores), "listed": len(self.index.split(split)) + len(self.index.missing_in(split))}
@@ -259,12 +260,22 @@ class Trainer:
     def _save(self, best: bool = False) -> None:
         self.at.seconds = self._seconds()
         weights, rest = self.learner.tensors()
+        self._check_weights(weights)
         self._saved_at = time.monotonic()
         if self.world.is_main:
             scaler = self.learner.scaler.state_dict()
             state = {"position": asdict(self.at), "steps": self.loader().steps, "scaler": scaler}
             self.saves.write(Snapshot(self.info(), weights, rest, state), best=best)
         self.world.wait()
+
+    def _check_weights(self, weights: dict[str, Tensor]) -> None:
+        """A run cannot go on from weights that are no numbers, so the checkpoint before must stay the newest."""
+        bad = next((name for name, value in weights.items() if not value.isfinite().all()), None)
+        if bad:
+            raise NotFinite(
+                f"{bad} is not finite at step {self.at.step}, which is not saved; lower lr or set clip_norm, and go on "
+                "from the newest checkpoint with --resume --fork."
+            )
 
     def info(self) -> CheckpointInfo:
         return CheckpointInfo(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import zip_longest
@@ -14,24 +15,24 @@ from fixformer.config import dump, load
 from fixformer.data.dataset import Reader
 from fixformer.data.facts import cache_directory
 from fixformer.data.index import Index
-from fixformer.data.loader import index_of, reader_for
 from fixformer.data.shard_loader import shards_of
+from fixformer.data.sources import index_of, reader_for
 from fixformer.distributed import World, join_world
 from fixformer.errors import UserError
 from fixformer.evaluation.result import Evaluation
 from fixformer.evaluation.run import evaluate_model, write_evaluation
-from fixformer.files import write_json
+from fixformer.files import check_writable, write_json
 from fixformer.overrides import apply_overrides
 from fixformer.progress import Report, progress
 from fixformer.recipes import RECIPES, get_recipe
+from fixformer.stop import StopRequest
 from fixformer.train_config import TrainConfig, changes
 from fixformer.training.display import Display, make_display
 from fixformer.training.log import read_log
 from fixformer.training.loop import Trainer
 from fixformer.training.plan import Plan, make_plan
-from fixformer.training.saves import Saves
-from fixformer.training.setup import Learner, build_model, initialise
-from fixformer.training.stop import StopRequest
+from fixformer.training.saves import Saves, read_state, read_tensors
+from fixformer.training.setup import Learner, build_model, check_shares, check_sizes, initialise, weight_file
 
 RUN_FILE = "run.json"
 
@@ -114,8 +115,11 @@ def resolve_config(
     if "data.path" not in given and not config.data.path:
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
     config = apply_overrides(config, {**given, **overrides})
+    if config.init:
+        weight_file(config.init)
     home = config.output or f"runs/{config.recipe}"
     cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
+    check_writable(home)
     return replace(config, output=home, data=replace(config.data, cache=cache))
 
 
@@ -127,8 +131,8 @@ def checked_index(config: TrainConfig) -> Index:
     if config.data.location is not None:
         shards_of(index.split("train"), config.data)
     videos = len(index.split("train"))
-    for batch_size in {config.batch_size, *(stage.batch_size for stage in config.stages)}:
-        if batch_size is not None and batch_size > videos:
+    for batch_size in config.batch_sizes:
+        if batch_size > videos:
             raise UserError(f"batch_size={batch_size} is larger than the training set of {videos} videos; lower it.")
     _ = index.eval_split
     return index
@@ -137,22 +141,39 @@ def checked_index(config: TrainConfig) -> Index:
 def _run(
     config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
 ) -> TrainResult:
-    model = build_model(config, len(index.labels))
+    check_shares(config, world.size)
+    check_sizes(config, len(index.labels))
     display = make_display(world.is_main)
-    checkpoint = world.first(lambda: open_run(config, index, world.size, resume=resume, fork=fork))
+    identity = _identity(config, index, world.size)
+    checkpoint = world.first(lambda: find_start(config, identity, resume=resume, fork=fork))
     _note_missing(index, display)
-    if config.init and checkpoint is None:
-        display.note(str(initialise(model, config.init)))
-    readers = _readers(config, index, world)
-    learner = Learner(model, config, world)
+    learner, state = _learner(config, index, world, checkpoint, display)
+    readers = _readers(config, index, world, stop)
+    # last of all: a start that fails leaves no trace of a run
+    world.first(lambda: _claim(Path(config.output), identity))
     trainer = Trainer(config, index, learner, readers, world=world, display=display, stop=stop)
-    if checkpoint is not None:
-        trainer.restore(checkpoint)
+    if state is not None:
+        trainer.go_on(state)
         display.note(f"going on from {checkpoint}")
     elif resume:
         display.note(f"nothing to resume in {config.output} yet; starting from the beginning")
     trainer.run()
     return _conclude(trainer, readers)
+
+
+def _learner(
+    config: TrainConfig, index: Index, world: World, checkpoint: Path | None, display: Display
+) -> tuple[Learner, dict[str, Any] | None]:
+    """The learner as the checkpoint has it, and where that stands; a new one without a checkpoint."""
+    model = build_model(config, len(index.labels))
+    if config.init and checkpoint is None:
+        display.note(str(initialise(model, config.init)))
+    learner = Learner(model, config, world)
+    if checkpoint is None:
+        return learner, None
+    state = read_state(checkpoint)
+    learner.restore(read_tensors(checkpoint), state["scaler"])
+    return learner, state
 
 
 def _note_missing(index: Index, display: Display) -> None:
@@ -162,21 +183,21 @@ def _note_missing(index: Index, display: Display) -> None:
         display.note(f"{len(missing)} of {listed} listed training videos are missing, first {missing[0].path}")
 
 
-def open_run(config: TrainConfig, index: Index, processes: int, *, resume: bool, fork: bool) -> Path | None:
-    """Make the directory of a run, or check that the one there is this run; returns the checkpoint to go on from."""
-    home = Path(config.output)
+def _identity(config: TrainConfig, index: Index, processes: int) -> dict[str, Any]:
+    """What makes a run this one."""
     identity = {"config": dump(config), "labels": index.labels, "data": data_digest(index)}
     if config.data.location is not None:
         # who reads which part of an epoch follows from it
         identity["readers"] = f"{processes} processes of {max(1, config.data.workers)} workers"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        if not (home / RUN_FILE).exists():
-            write_json(home / RUN_FILE, identity)
-            return None
-    except OSError as error:
-        raise UserError(f"the output directory {home} cannot be written ({error.strerror}); choose another.") from None
+    return identity
+
+
+def find_start(config: TrainConfig, identity: dict[str, Any], *, resume: bool, fork: bool) -> Path | None:
+    """The checkpoint to go on from, if the run in the output directory is this one; None if there is none to lose."""
+    home = Path(config.output)
     saves = Saves(home, config.save.keep)
+    if not saves.paths():
+        return None
     if not resume:
         raise UserError(f"{home} already holds a run; go on with --resume or choose another --output.")
     stored = load_run(home)
@@ -187,8 +208,15 @@ def open_run(config: TrainConfig, index: Index, processes: int, *, resume: bool,
             f"{home} was started with another config ({'; '.join(differences)}); repeat the same settings, or accept "
             "the change with --fork."
         )
-    write_json(home / RUN_FILE, identity)
     return checkpoint
+
+
+def _claim(home: Path, identity: dict[str, Any]) -> None:
+    """The directory is this run's from now on."""
+    try:
+        write_json(home / RUN_FILE, identity)
+    except OSError as error:
+        raise UserError(f"the output directory {home} cannot be written ({error.strerror}); choose another.") from None
 
 
 def load_run(home: Path) -> dict[str, Any]:
@@ -216,29 +244,42 @@ def data_digest(index: Index) -> str:
     return blake2b("\n".join(rows).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def _readers(config: TrainConfig, index: Index, world: World) -> dict[str, Reader]:
+def _readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, Reader]:
     """By split; the main process fills the cache, the others find it filled."""
     splits = ("train", index.eval_split)
 
     def read(report: Report | None = None) -> dict[str, Reader]:
         return {split: reader_for(index.split(split), config.clip, config.data, report) for split in splits}
 
-    readers = None
-    if world.is_main:
+    own: dict[str, Reader] = {}
+
+    def fill() -> None:
         with progress("decoding once") as report:
-            readers = read(report)
-    world.wait()
-    return readers or read()
+            own.update(read(_heeding(stop, report)))
+
+    world.first(fill)
+    return own or read()
+
+
+def _heeding(stop: StopRequest, report: Report) -> Report:
+    """A report that ends the work it is told of when the run is asked to stop."""
+
+    def tell(done: int, total: int, what: str | None = None) -> None:
+        report(done, total, what)
+        if stop:
+            raise stop.stopped("stopped while decoding; what is decoded is kept, repeat the command to go on.")
+
+    return tell
 
 
 def _conclude(trainer: Trainer, readers: dict[str, Reader]) -> TrainResult:
     """The final score with the recipe's own views, and what is left on disk about it."""
     config, world = trainer.config, trainer.world
     split = trainer.index.eval_split
-    with trainer.learner.averaged():
+    with trainer.learner.averaged(), progress("scoring videos") if world.is_main else nullcontext() as report:
         evaluation = evaluate_model(
             trainer.learner.model, trainer.info(), trainer.index, split, config.eval, config.data,
-            reader=readers[split], world=world,
+            reader=readers[split], world=world, progress=report, stop=trainer.stop,
         )  # fmt: skip
     home = Path(config.output)
     if world.is_main:

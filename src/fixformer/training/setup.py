@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fixformer.checkpoint import WEIGHTS, find_checkpoint
 from fixformer.distributed import World
+from fixformer.errors import SettingsConflict, UserError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 from fixformer.models.weights import LoadReport, load_weights
@@ -35,8 +36,37 @@ def model_settings(config: TrainConfig, classes: int) -> dict[str, Any]:
 
 def initialise(model: VideoModel, source: str) -> LoadReport:
     """Weights from a checkpoint, a run's directory or a weight file."""
+    return load_weights(model, weight_file(source), quiet=True)
+
+
+def weight_file(source: str) -> Path:
+    """The file that `init` means."""
     path = find_checkpoint(source) / WEIGHTS if Path(source).is_dir() else Path(source)
-    return load_weights(model, path, quiet=True)
+    if not path.is_file():
+        raise UserError(f"init={source!r}: there is no such checkpoint, run or weight file.")
+    return path
+
+
+def check_sizes(config: TrainConfig, classes: int) -> None:
+    """Every clip size of the run passes through the model, where it costs nothing, before anything costs."""
+    with torch.device("meta"), torch.no_grad():
+        model = create_model(config.model, **model_settings(config, classes)).eval()
+        for stage in config.stages:
+            model(torch.empty(1, 3, stage.frames, stage.size, stage.size))
+
+
+def check_shares(config: TrainConfig, processes: int) -> None:
+    """Every batch can be divided between the processes; mixed clips are pairs, which are not divided."""
+    augment = config.clip.augment
+    is_mixed = processes > 1 and (augment.mixup > 0 or augment.cutmix > 0)
+    multiple = 2 * processes if is_mixed else processes
+    for batch_size in config.batch_sizes:
+        if batch_size % multiple:
+            why = "mixup and cutmix pair the clips of a process" if is_mixed else "each takes the same number"
+            raise SettingsConflict(
+                f"batch_size={batch_size} cannot be divided between {processes} processes ({why}); make it a multiple "
+                f"of {multiple}."
+            )
 
 
 class Learner:
@@ -86,7 +116,7 @@ class Learner:
         return collect(self.ema.average), {**rest, **{f"model.{name}": value for name, value in trained.items()}}
 
     def restore(self, tensors: dict[str, Tensor], scaler: dict[str, Any]) -> None:
-        restore(self.model.state_dict(), tensors, "saved." if self.ema is None else "model.")
+        restore(self.model.state_dict(), tensors, "model.")
         if self.ema is not None:
             restore(self.ema.average, tensors, "saved.")
         restore_optimiser(self.model, self.optimiser, tensors)

@@ -1,11 +1,11 @@
-"""Being asked to stop: SIGTERM and the first Ctrl-C finish the step and save, a second Ctrl-C does not wait."""
+"""Being asked to stop: SIGTERM and the first Ctrl-C let the work at hand be saved, a second Ctrl-C does not wait."""
 
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Self
 
-from fixformer.errors import UserError
+from fixformer.errors import Stopped
 
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 
@@ -36,6 +36,9 @@ class StopRequest:
             raise KeyboardInterrupt
         self.number = number
 
+    def stopped(self, message: str) -> Stopped:
+        """To raise; a process that was not asked itself stops like one that was asked by the system."""
+        return Stopped(self.number or signal.SIGTERM, message)
 
-class NotFinite(UserError):
-    """The loss became NaN or infinite."""
+
+NEVER = StopRequest()
