@@ -27,6 +27,8 @@ class Augment:
         crop: "jitter" scales the short side to a size drawn from `jitter` and crops; "multiscale" is TSN's crop;
             "resized" crops a random area (a share drawn from `area`) and aspect; "centre" is the test crop.
         jitter: smallest and largest short side, pixels.
+        reach: how far from the middle a "jitter" crop may lie: 0 is the middle, 1 anywhere. Less than 1 where what
+            matters is in the middle of a wide picture and would often be cut away.
         area: smallest and largest share of the picture, for "resized".
         flip: probability of mirroring; leave 0 where left and right differ in meaning.
         policy: "v0" is AutoAugment's ImageNet policy; "rand" draws `rand_ops` operations of strength `rand_magnitude`
@@ -39,6 +41,7 @@ class Augment:
 
     crop: Crop = "jitter"
     jitter: tuple[int, int] = (256, 320)
+    reach: float = 1.0
     area: tuple[float, float] = (0.08, 1.0)
     flip: float = 0.0
     policy: AugmentPolicy = "none"
@@ -55,6 +58,7 @@ class Augment:
     def validate(self) -> None:
         _require(1 <= self.jitter[0] <= self.jitter[1], "jitter", self.jitter, "two sizes, the smaller first")
         _require(0 < self.area[0] <= self.area[1] <= 1, "area", self.area, "two shares in (0, 1], the smaller first")
+        _require(0 <= self.reach <= 1, "reach", self.reach, "from 0 to 1")
         for name in ("flip", "erase"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a probability")
         for name in ("rand_std", "colour", "mixup", "cutmix"):

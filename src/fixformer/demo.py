@@ -11,10 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fixformer.bench.show import print_prediction
 from fixformer.classifier import load as load_classifier
+from fixformer.data.check_report import run_check
 from fixformer.data.index import Index, load_index
 from fixformer.data.synthetic import make_motions
 from fixformer.evaluation.examples import Example, examples_picture, make_example
+from fixformer.evaluation.pictures import can_draw
 from fixformer.evaluation.report import embedded, write_report
 from fixformer.evaluation.result import Evaluation
 from fixformer.evaluation.run import evaluate
@@ -32,8 +35,6 @@ def main() -> None:
         shutil.rmtree(HOME / name, ignore_errors=True)
     index = _make_data(HOME / "motions")
     _say(f"fixformer check {HOME}/motions --out {HOME}/check")
-    from fixformer.data.check_report import run_check
-
     run_check(f"{HOME}/motions", out=HOME / "check")
     _say(f"fixformer train demo --data {HOME}/motions --output {HOME}/run")
     train("demo", data=HOME / "motions", output=HOME / "run")
@@ -65,8 +66,6 @@ def _score() -> Evaluation:
 
 def _classify(index: Index) -> list[Example]:
     """Three held-out clips of classes that are not alike."""
-    from fixformer.bench.show import print_prediction
-
     chosen = index.split(index.eval_split)[:15:7]
     _say(f"fixformer predict {HOME}/run {shlex.join(str(sample.path) for sample in chosen)}")
     classifier = load_classifier(HOME / "run")
@@ -78,8 +77,6 @@ def _classify(index: Index) -> list[Example]:
 
 
 def _write_page(evaluation: Evaluation, examples: list[Example]) -> None:
-    from fixformer.evaluation.pictures import can_draw
-
     log: list[dict[str, Any]] = read_log(HOME / "run" / "log.jsonl")
     shown = embedded(examples_picture(examples), "Examples") if can_draw() else ""
     write_report(evaluation, HOME, log=log, title="fixformer demo: motions", extra=f"<h2>Examples</h2>{shown}")

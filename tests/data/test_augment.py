@@ -60,6 +60,15 @@ def test_flip_happens_as_often_as_asked() -> None:
     assert 0.22 < np.mean(flipped) < 0.38
 
 
+@pytest.mark.parametrize(("reach", "places"), [(0.0, (10, 10)), (0.3, (7, 12)), (1.0, (0, 19))])
+def test_crops_stay_as_near_to_the_middle_as_asked(reach: float, places: tuple[int, int]) -> None:
+    """A picture of 30 x 50 leaves 20 pixels beside a crop of 30; the last is never drawn."""
+    ramp = np.broadcast_to(np.arange(50, dtype=np.uint8)[None, None, :, None], (1, 30, 50, 3)).copy()
+    spec = replace(SMALL, size=30, augment=Augment(jitter=(30, 30), reach=reach))
+    found = {int(train_clip(ramp, spec, generator(i))[0][0, 0, 0, 0]) for i in range(300)}
+    assert (min(found), max(found)) == places
+
+
 def test_erase_box_stays_inside_and_in_its_area() -> None:
     for seed in range(200):
         top, left, height, width = erase_box(24, 32, generator(seed))

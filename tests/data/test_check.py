@@ -94,6 +94,13 @@ def test_every_kind_of_damage_is_found(whole: Path) -> None:
     assert any("2 of 9 train videos" in reason for reason in report.reasons)
 
 
+def test_files_that_are_no_videos_by_their_name_are_told(whole: Path) -> None:
+    (whole / "train" / "clap" / "notes.txt").write_text("to do")
+    report = check(whole, workers=1)
+    assert kinds(report) == {"ignored": [f"{whole}/train/clap/notes.txt"]}
+    assert report.usable
+
+
 def test_a_class_without_readable_training_videos(whole: Path) -> None:
     for path in (whole / "train/wave").iterdir():
         path.write_bytes(b"")

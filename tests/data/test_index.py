@@ -278,6 +278,14 @@ def test_ssv2_files_are_found_and_missing_ones_listed(tmp_path: Path) -> None:
         index.require_trainable()
 
 
+def test_ssv2_labels_may_be_given_in_another_order(tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("Holding something\nClosing something\n")
+    index = load_index(ssv2(tmp_path / "set", ["7.webm"]), labels=names)
+    assert [index.labels[s.label] for s in index.samples] == ["Holding something"]
+    assert index.labels[0] == "Holding something"
+
+
 def test_ssv2_without_any_file(tmp_path: Path) -> None:
     with pytest.raises(ListingError, match=r"none of the 2 videos.*'7.webm'; give videos="):
         load_index(ssv2(tmp_path, []))

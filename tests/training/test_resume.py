@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from importlib import import_module
@@ -201,6 +202,17 @@ def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_pa
     (result.output / "run.json").write_text(json.dumps(stored))
     with pytest.raises(UserError, match=r"other labels.*'Juggling' is now 'Moving something up'"):
         run(epochs=1, resume=True, fork=True)
+
+
+def test_the_same_videos_in_another_order_are_another_run(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
+    """An epoch is an order of the listed videos, so a run cannot go on in the middle of one."""
+    data = tmp_path / "motions"
+    shutil.copytree(settings["data"], data)
+    run(epochs=1, data=data)
+    (listing,) = (data / "labels").glob("*train.json")
+    listing.write_text(json.dumps(json.loads(listing.read_text())[::-1]))
+    with pytest.raises(UserError, match="the list of training videos"):
+        run(epochs=1, data=data, resume=True)
 
 
 def test_checkpoints_come_by_steps_at_the_end_of_an_epoch_too(run: Run) -> None:

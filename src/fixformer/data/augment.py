@@ -53,9 +53,15 @@ def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> 
     side = round(rng.uniform(*spec.augment.jitter))
     scaled = transforms.resize_short_side(clip_CTHW, side, spec.antialias)
     height, width = scaled.shape[-2:]
-    top, left = transforms.random_crop_bounds(height, width, spec.size)
-    at = int(rng.integers(top, endpoint=True)), int(rng.integers(left, endpoint=True))
-    return transforms.crop(scaled, *at, spec.size, spec.size)
+    room = transforms.random_crop_bounds(height, width, spec.size)
+    top, left = (_offset(free, spec.augment.reach, rng) for free in room)
+    return transforms.crop(scaled, top, left, spec.size, spec.size)
+
+
+def _offset(room: int, reach: float, rng: np.random.Generator) -> int:
+    """Where in the free room a crop begins, at most so far from the middle."""
+    margin = round(room * (1 - reach) / 2)
+    return margin + int(rng.integers(max(room - 2 * margin, 0), endpoint=True))
 
 
 def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:

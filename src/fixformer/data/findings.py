@@ -41,6 +41,7 @@ def all_findings(
         ("duplicate", "is several times in its part"): _lines(index, duplicates.repeated),
         ("label_mismatch", "is a class of test videos that no readable training video has"): _untrained(index, by_path),
         ("empty_class", "is a class without a readable test video"): _untested(index, by_path),
+        ("ignored", "lies among the videos, but is none by its name"): index.ignored,
     }
     for (kind, message), items in found.items():
         if items:

@@ -13,6 +13,7 @@ from fixformer.data.index_base import (
     Sample,
     located,
     placed,
+    read_names,
     read_text,
     strip_brackets,
 )
@@ -37,7 +38,7 @@ def load_ssv2(root: Path, options: IndexOptions) -> Index:
             f"no Something-Something annotations in {root}; looked for *labels.json with *train.json, "
             f"*validation.json or *test.json there, in labels/ and in annotations/."
         )
-    labels = read_labels(next(iter(sorted(folder.glob("*labels.json")))))
+    labels = read_names(options.labels) if options.labels else read_labels(min(folder.glob("*labels.json")))
     samples = [s for split, path in _split_files(folder).items() for s in read_split(path, split, labels)]
     if not options.require_files:
         return Index(root, "ssv2", placed(samples, options.videos or root), labels)

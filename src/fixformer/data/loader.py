@@ -1,6 +1,5 @@
 """Batches from worker processes: the same for any number of workers and processes, resumable at any batch."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from fixformer.data.dataset import (
     collate_test,
     collate_train,
 )
+from fixformer.data.index_base import order_digest
 from fixformer.data.sampler import Key, TestSampler, TrainSampler
 from fixformer.data.workers import as_value, collating, raising, worker_options
 from fixformer.errors import UserError
@@ -56,7 +56,7 @@ class TrainLoader:
             **worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
         )
         self._position = (0, 0)
-        self._order = _digest_of_order(clips)
+        self._order = order_digest(map(clips.table.__getitem__, range(len(clips.table))))
 
     @property
     def steps(self) -> int:
@@ -71,30 +71,22 @@ class TrainLoader:
             self._position = (epoch, step + 1) if step + 1 < self.steps else (epoch + 1, 0)
             yield batch
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, int | str]:
         """Where the consumer is: what `epoch(epoch, start)` must be called with to go on."""
         epoch, step = self._position
         return {"epoch": epoch, "step": step, **self._identity()}
 
-    def check_state(self, state: dict[str, int]) -> tuple[int, int]:
+    def check_state(self, state: dict[str, int | str]) -> tuple[int, int]:
         """(epoch, step) of a stored state, if it belongs to the same order of the same data."""
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise UserError(f"the stored data position has {name}={state.get(name)}, this run has {name}={value}.")
-        return state["epoch"], state["step"]
+        return int(state["epoch"]), int(state["step"])
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, int | str]:
         sampler = self.sampler
         counts = {"samples": sampler.samples, "batch_size": sampler.batch_size, "seed": sampler.seed}
         return counts | {"order": self._order}
-
-
-def _digest_of_order(clips: TrainClips) -> int:
-    """Of the listed videos one after another, by id and not by path, so that a set may move between two runs."""
-    digest = hashlib.blake2b(digest_size=6)
-    for sample in map(clips.table.__getitem__, range(len(clips.table))):
-        digest.update(repr((sample.id, sample.label, sample.start, sample.end)).encode("utf-8", "surrogateescape"))
-    return int.from_bytes(digest.digest())
 
 
 class ViewLoader:

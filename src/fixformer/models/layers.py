@@ -225,15 +225,15 @@ class GridPool(nn.Module):
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         x = self.reduce(x_BTHWD)
         for axis, (size, count) in enumerate(zip(x_BTHWD.shape[1:4], self.cells, strict=True), 1):
-            x = (x.movedim(axis, -1) @ cell_means(size, count).to(x)).movedim(-1, axis)
+            x = (x.movedim(axis, -1) @ cell_means(size, count, x)).movedim(-1, axis)
         return self.dropout(x.flatten(1))
 
 
-def cell_means(size: int, count: int) -> Tensor:
+def cell_means(size: int, count: int, like: Tensor) -> Tensor:
     """The matrix `[size, count]` that averages over cells; where they do not divide, neighbours share a place."""
-    place, cell = torch.arange(size)[:, None], torch.arange(count)
+    place, cell = torch.arange(size, device=like.device)[:, None], torch.arange(count, device=like.device)
     inside = (place * count < (cell + 1) * size) & ((place + 1) * count > cell * size)
-    return inside / inside.sum(0)
+    return (inside / inside.sum(0)).to(like.dtype)
 
 
 class MlpHead(nn.Module):

@@ -4,7 +4,6 @@ import json
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from fixformer.config import dump, load
 from fixformer.data.dataset import Reader
 from fixformer.data.facts import cache_directory
 from fixformer.data.index import Index
+from fixformer.data.index_base import order_digest
 from fixformer.data.shard_loader import shards_of
 from fixformer.data.sources import index_of, reader_for
 from fixformer.distributed import World, join_world
@@ -185,7 +185,7 @@ def _note_missing(index: Index, display: Display) -> None:
 
 def _identity(config: TrainConfig, index: Index, processes: int) -> dict[str, Any]:
     """What makes a run this one."""
-    identity = {"config": dump(config), "labels": index.labels, "data": data_digest(index)}
+    identity = {"config": dump(config), "labels": index.labels, "data": order_digest(index.split("train"))}
     if config.data.location is not None:
         # who reads which part of an epoch follows from it
         identity["readers"] = f"{processes} processes of {max(1, config.data.workers)} workers"
@@ -236,12 +236,6 @@ def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if "readers" in stored and "readers" in new and stored["readers"] != new["readers"]:
         found.append(f"an epoch read in order by {stored['readers']} -> {new['readers']}")
     return found + ["the list of training videos"] * (stored["data"] != new["data"])
-
-
-def data_digest(index: Index) -> str:
-    """Of the training videos' names and labels, wherever they lie."""
-    rows = sorted(f"{sample.id}\0{sample.label}" for sample in index.split("train"))
-    return blake2b("\n".join(rows).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def _readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, Reader]:
