@@ -1,6 +1,8 @@
-"""Write a JSON with the scores of finished runs on LSA64, and of a linear probe on pixels beside them.
+"""Write a JSON with the scores of runs on LSA64, and of a linear probe on pixels beside them.
 
 python tools/collect_lsa64.py ../shared/data/lsa64 results/lsa64_23.json runs/lsa64_seed0 runs/lsa64_seed1
+
+Runs that were not finished are listed under "tried", with what they scored on the way.
 """
 
 import json
@@ -14,8 +16,8 @@ import numpy as np
 from fixformer.config import ClipSpec, DataConfig, load
 from fixformer.data.frames import open_frames
 from fixformer.data.index import Sample
-from fixformer.data.sources import index_of
 from fixformer.data.sampling import evenly_spaced
+from fixformer.data.sources import index_of
 from fixformer.data.synthetic import linear_probe
 from fixformer.files import write_json
 from fixformer.progress import counting
@@ -25,18 +27,30 @@ PROBE = {"frames": 8, "short_side": 24}
 
 
 def one_run(home: Path) -> dict[str, Any]:
-    evaluation = json.loads((home / "evaluation" / "evaluation.json").read_text())
+    """What a run was, and what it scored: one view of each video on the way, the recipe's views at the end."""
     config = json.loads((home / "run.json").read_text())["config"]
-    steps = [row for row in read_log(home / "log.jsonl") if row["kind"] == "step"]
-    names = ("protocol_line", "metrics")
-    return {
+    rows = read_log(home / "log.jsonl")
+    steps = [row for row in rows if row["kind"] == "step"]
+    sizes = [f"{stage['frames']}x{stage['size']}:{stage['epochs']}" for stage in config["stages"]]
+    scores = [(row["epoch"], row["seconds"] / 60, row["video_top1"]) for row in rows if row["kind"] == "eval"]
+    found = {
         "run": home.name,
         "seed": config["seed"],
+        "init": config["init"] and Path(config["init"]).name,
+        "clips": ", ".join(sizes) or f"{config['clip']['frames']}x{config['clip']['size']}:{config['epochs']}",
+        "patch_size": config["model_settings"]["patch_size"],
+        "fit": config["clip"].get("fit", "crop"),
+        "reach": config["clip"]["augment"].get("reach", 1.0),
         "threads": config["run"]["threads"],
         "minutes_of_training": steps[-1]["seconds"] / 60,
         "data_wait": mean(row["data_wait"] for row in steps),
-        **{name: evaluation[name] for name in names},
+        "scores": [{"epoch": epoch, "minutes": minutes, "video_top1": top1} for epoch, minutes, top1 in scores],
     }
+    final = home / "evaluation" / "evaluation.json"
+    if final.exists():
+        evaluation = json.loads(final.read_text())
+        found |= {name: evaluation[name] for name in ("protocol_line", "metrics")}
+    return found
 
 
 def pixels(samples: list[Sample]) -> tuple[np.ndarray, np.ndarray]:
@@ -55,11 +69,13 @@ def main() -> None:
     index = index_of(load(DataConfig, {**config["data"], "path": data}))
     train, test = pixels(index.split("train")), pixels(index.split(index.eval_split))
     probe = linear_probe(*train, *test)
+    found = [one_run(Path(run)) for run in runs]
     result = {
         "classes": len(index.labels),
         "videos": {"train": len(train[1]), "test": len(test[1])},
         "probe": {**PROBE, "video_top1": probe.accuracy},
-        "runs": [one_run(Path(run)) for run in runs],
+        "runs": [run for run in found if "metrics" in run],
+        "tried": [run for run in found if "metrics" not in run],
     }
     write_json(Path(out), result)
 

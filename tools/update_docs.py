@@ -108,11 +108,36 @@ def bench_train(result: dict[str, Any]) -> str:
     return markdown(["activations", "seconds a step", "peak GB"], rows) + note + "\n"
 
 
+def lsa64(result: dict[str, Any]) -> str:
+    """The probe, every finished run, and what the others had when they were stopped."""
+    probe = result["probe"]
+    size = f"{probe['frames']}x{probe['short_side']}"
+    rows = [["linear probe on pixels", size, "", f"{probe['video_top1']:.1%}", ""]]
+    for run in result["runs"]:
+        score = f"**{run['metrics']['video_top1']:.1%}**"
+        rows.append([f"seed {run['seed']}", *_clips(run), score, run["protocol_line"]])
+    for run in result["tried"]:
+        last = run["scores"][-1]
+        what = f"tried: patch {run['patch_size']}, {run['fit']}, reach {run['reach']:g}, seed {run['seed']}"
+        when = f"one view after {last['epoch']} epochs, then stopped"
+        rows.append([what, *_clips(run), f"{last['video_top1']:.1%}", when])
+    videos = result["videos"]
+    note = f"\n{result['classes']} signs, {videos['train']:,} videos of signers 1-8 for training, {videos['test']} of "
+    note += "signers 9 and 10 for testing. Each run had one thread, two at a time on two cores.\n"
+    return markdown(["", "clips (frames x pixels : epochs)", "minutes", "video top-1", "protocol"], rows) + note
+
+
+def _clips(run: dict[str, Any]) -> list[str]:
+    return [run["clips"], f"{run['minutes_of_training']:.0f}"]
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "bench_model": bench_model,
     "bench_attention": bench_attention,
     "bench_data": bench_data,
     "bench_train": bench_train,
+    "lsa64_23": lsa64,
+    "lsa64_64": lsa64,
 }
 
 

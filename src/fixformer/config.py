@@ -16,6 +16,7 @@ Sampling = Literal["uniform", "dense"]
 Clock = Literal["frames", "seconds"]
 ShortVideo = Literal["repeat_last", "loop", "error"]
 Crop = Literal["jitter", "multiscale", "resized", "centre"]
+Fit = Literal["crop", "squeeze"]
 AugmentPolicy = Literal["none", "v0", "rand"]
 
 
@@ -85,6 +86,8 @@ class ClipSpec:
             frames than segments share frames under "repeat_last".
         size: height and width of the clip.
         short_side: to which test videos are scaled before cropping; `size` if None.
+        fit: how a picture becomes square: "crop" cuts its long side, "squeeze" scales both sides alike to what is said
+            of the short one, so that nothing at the edges of a wide picture is lost.
         antialias: filter when scaling down; the released models were trained without.
         mean, std: of RGB in [0, 1].
         keep_frames, keep_short_side: see the video as at most so many evenly spaced frames, scaled to this short side.
@@ -100,6 +103,7 @@ class ClipSpec:
     short_video: ShortVideo = "repeat_last"
     size: int = 224
     short_side: int | None = None
+    fit: Fit = "crop"
     antialias: bool = True
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)

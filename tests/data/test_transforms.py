@@ -9,7 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fixformer.config import Augment, ClipSpec
 from fixformer.data import transforms
+from fixformer.data.augment import train_clip
+from fixformer.data.seeds import generator
 from fixformer.errors import InputError, UserError
 
 
@@ -78,8 +81,9 @@ def test_resize_gives_the_same_for_any_memory_layout() -> None:
 def test_view_crops_are_windows_of_the_scaled_clip(h: int, w: int) -> None:
     clip = transforms.from_frames(frames(2, h, w))
     scaled = transforms.resize_short_side(clip, 40)
-    first, centre, last = transforms.view_crops(clip, 40, 32, 3)
-    assert torch.equal(transforms.view_crops(clip, 40, 32, 1)[0], centre)
+    spec = ClipSpec(size=32, short_side=40)
+    first, centre, last = transforms.view_crops(clip, spec, 3)
+    assert torch.equal(transforms.view_crops(clip, spec, 1)[0], centre)
     ends = (slice(0, 32), slice(-32, None))
     if h > w:
         assert torch.equal(first, scaled[..., ends[0], 4:36])
@@ -93,7 +97,7 @@ def test_view_crops_are_windows_of_the_scaled_clip(h: int, w: int) -> None:
 def test_a_strip_is_not_enlarged(h: int, w: int) -> None:
     clip = transforms.from_frames(frames(1, h, w))
     with pytest.raises(InputError, match=f"{w} x {h} pixels.*short side of 224"):
-        transforms.view_crops(clip, 224, 224, 1)
+        transforms.view_crops(clip, ClipSpec(), 1)
     assert min(transforms.resize_short_side(clip, 1).shape[-2:]) == 1
     narrow = transforms.from_frames(frames(1, 1, 64))
     assert transforms.resize_short_side(narrow, 8).shape[-2:] == (8, 512)
@@ -119,3 +123,13 @@ def test_erase_boxes_zeroes_only_the_box() -> None:
     assert video[0].sum() == 3 * 4 * (64 - 12)
     assert video[0, :, :, 1:4, 2:6].sum() == 0
     assert video[1].min() == 1
+
+
+@pytest.mark.parametrize(("height", "width"), [(30, 50), (50, 30), (24, 24)])
+def test_a_squeezed_view_holds_the_whole_picture(height: int, width: int) -> None:
+    clip = torch.randint(0, 256, (3, 2, height, width), dtype=torch.uint8)
+    spec = ClipSpec(size=24, fit="squeeze", augment=Augment(jitter=(24, 24)))
+    whole = transforms.resize(clip, 24, 24)
+    assert torch.equal(transforms.view_crops(clip, spec, 1)[0], whole)
+    drawn, _ = train_clip(clip.permute(1, 2, 3, 0).numpy(), spec, generator(0))
+    assert torch.equal(drawn, whole)

@@ -51,7 +51,7 @@ def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) 
 def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
     """Short side to a drawn size (rounded half to even), then a random square of it."""
     side = round(rng.uniform(*spec.augment.jitter))
-    scaled = transforms.resize_short_side(clip_CTHW, side, spec.antialias)
+    scaled = transforms.scaled_to(clip_CTHW, side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
     room = transforms.random_crop_bounds(height, width, spec.size)
     top, left = (_offset(free, spec.augment.reach, rng) for free in room)
@@ -83,7 +83,7 @@ def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) ->
 
 
 def centre_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
-    return transforms.view_crops(clip_CTHW, spec.test_short_side, spec.size, 1, spec.antialias)[0]
+    return transforms.view_crops(clip_CTHW, spec, 1)[0]
 
 
 CROPS: dict[str, Callable[[Tensor, ClipSpec, np.random.Generator], Tensor]] = {

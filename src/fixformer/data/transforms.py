@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fixformer.config import ClipSpec, Fit
 from fixformer.errors import InputError, UserError
 
 # a strip of 2 x 4096 pixels, enlarged to a short side of 224, would take 300 MB a frame
@@ -64,6 +65,13 @@ def resize_short_side(clip_CTHW: Tensor, side: int, antialias: bool = True) -> T
     return resize(clip_CTHW, *short_side_size(height, width, side), antialias)
 
 
+def scaled_to(clip_CTHW: Tensor, side: int, fit: Fit, antialias: bool = True) -> Tensor:
+    """Ready to be cropped: the short side, or when squeezed both, are `side`."""
+    if fit == "squeeze":
+        return resize(clip_CTHW, side, side, antialias)
+    return resize_short_side(clip_CTHW, side, antialias)
+
+
 def crop(clip_CTHW: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     assert top + height <= clip_CTHW.shape[-2], (top, height, clip_CTHW.shape)
     assert left + width <= clip_CTHW.shape[-1], (left, width, clip_CTHW.shape)
@@ -85,12 +93,12 @@ def chosen_crops(crops: int) -> Sequence[int]:
     return (1,) if crops == 1 else (0, 1, 2)
 
 
-def view_crops(clip_CTHW: Tensor, short_side: int, size: int, crops: int, antialias: bool = True) -> list[Tensor]:
-    """The clip scaled to the short side and cropped once or three times."""
-    scaled = resize_short_side(clip_CTHW, short_side, antialias)
+def view_crops(clip_CTHW: Tensor, spec: ClipSpec, crops: int) -> list[Tensor]:
+    """The clip scaled as test clips are and cropped once or three times."""
+    scaled = scaled_to(clip_CTHW, spec.test_short_side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
-    offsets = view_crop_offsets(height, width, size)
-    return [crop(scaled, *offsets[k], size, size) for k in chosen_crops(crops)]
+    offsets = view_crop_offsets(height, width, spec.size)
+    return [crop(scaled, *offsets[k], spec.size, spec.size) for k in chosen_crops(crops)]
 
 
 def multiscale_sizes(height: int, width: int) -> list[tuple[int, int]]:

@@ -46,7 +46,7 @@ def make_view_bytes(frames: FrameSource, spec: ClipSpec, clips: int, crops: int)
     indices_KT = view_indices(frames, spec, clips)
     wanted, place = np.unique(indices_KT, return_inverse=True)
     clip = transforms.from_frames(frames.get_frames(wanted))
-    cropped = transforms.view_crops(clip, spec.test_short_side, spec.size, crops, spec.antialias)
+    cropped = transforms.view_crops(clip, spec, crops)
     place_KT = torch.from_numpy(place.reshape(indices_KT.shape))
     return torch.stack([part[:, place_T] for place_T in place_KT for part in cropped])
 

@@ -129,7 +129,7 @@ def summarise(
 def describe_clip(spec: ClipSpec) -> str:
     """Frames × stride @ size."""
     stride = "uniform" if spec.sampling == "uniform" else f"stride {spec.stride}"
-    return f"{spec.frames} frames x {stride} @ {spec.size}"
+    return f"{spec.frames} frames x {stride} @ {spec.size}{' squeezed' if spec.fit == 'squeeze' else ''}"
 
 
 def _protocol(
