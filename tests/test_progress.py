@@ -1,12 +1,9 @@
 """Progress: lines where nobody watches, a bar on a terminal."""
 
-import os
-import pty
-import sys
-
 import pytest
 
 from fixformer import progress
+from terminal import shown_on_a_terminal
 
 WORK = """
 from fixformer.progress import counting
@@ -30,16 +27,7 @@ def test_lines_now_and_then_and_one_at_the_end(
 
 
 def test_a_terminal_gets_a_bar() -> None:
-    shown = b""
-
-    def keep(terminal: int) -> bytes:
-        nonlocal shown
-        data = os.read(terminal, 1024)
-        shown += data
-        return data
-
-    assert pty.spawn([sys.executable, "-c", WORK], keep) == 0
-    text = shown.decode()
+    text = shown_on_a_terminal(WORK)
     assert "counting black sheep" in text
     assert "3/3" in text
     assert "━" in text

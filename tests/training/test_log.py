@@ -1,14 +1,12 @@
 """The log of a run: one row per line, rewound when a run goes on."""
 
-import os
-import pty
-import sys
 from pathlib import Path
 
 import pytest
 
 from fixformer.training.display import Lines, describe
 from fixformer.training.log import RunLog, read_log
+from terminal import shown_on_a_terminal
 
 
 def test_a_continued_run_forgets_what_came_after_its_checkpoint(tmp_path: Path) -> None:
@@ -84,15 +82,6 @@ display.close()
 
 
 def test_a_terminal_shows_the_newest_numbers_and_the_scoring() -> None:
-    shown = b""
-
-    def keep(terminal: int) -> bytes:
-        nonlocal shown
-        data = os.read(terminal, 4096)
-        shown += data
-        return data
-
-    assert pty.spawn([sys.executable, "-c", LIVE], keep) == 0
-    text = shown.decode()
+    text = shown_on_a_terminal(LIVE)
     for word in ("training", "10/20", "ETA", "loss 2.5000", "lr 1.00e-03", "0.1 GB", "3/12", "a note"):
         assert word in text, word
