@@ -28,8 +28,8 @@ class Augment:
         crop: "jitter" scales the short side to a size drawn from `jitter` and crops; "multiscale" is TSN's crop;
             "resized" crops a random area (a share drawn from `area`) and aspect; "centre" is the test crop.
         jitter: smallest and largest short side, pixels.
-        reach: how far from the middle a "jitter" crop may lie: 0 is the middle, 1 anywhere. Less than 1 where what
-            matters is in the middle of a wide picture and would often be cut away.
+        reach: share of the free room around the middle crop (`ClipSpec.focus`) in which a "jitter" crop may lie: 1 is
+            anywhere. Less than 1 where what matters is in one place of a wide picture and would often be cut away.
         area: smallest and largest share of the picture, for "resized".
         flip: probability of mirroring; leave 0 where left and right differ in meaning.
         policy: "v0" is AutoAugment's ImageNet policy; "rand" draws `rand_ops` operations of strength `rand_magnitude`
@@ -88,6 +88,7 @@ class ClipSpec:
         short_side: to which test videos are scaled before cropping; `size` if None.
         fit: how a picture becomes square: "crop" cuts its long side, "squeeze" scales both sides alike to what is said
             of the short one, so that nothing at the edges of a wide picture is lost.
+        focus: where on the long side the middle crop lies, from 0 (left or top) to 1.
         antialias: filter when scaling down; the released models were trained without.
         mean, std: of RGB in [0, 1].
         keep_frames, keep_short_side: see the video as at most so many evenly spaced frames, scaled to this short side.
@@ -104,6 +105,7 @@ class ClipSpec:
     size: int = 224
     short_side: int | None = None
     fit: Fit = "crop"
+    focus: float = 0.5
     antialias: bool = True
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
@@ -117,6 +119,7 @@ class ClipSpec:
 
     def validate(self) -> None:
         self.augment.validate()
+        _require(0 <= self.focus <= 1, "focus", self.focus, "from 0 to 1")
         for name in ("frames", "stride", "size"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("fps", "keep_frames", "keep_short_side"):

@@ -11,7 +11,7 @@ from fixformer.data import autoaugment, pixels
 from fixformer.data.augment import NO_BOX, colour_jitter, erase_box, train_clip
 from fixformer.data.mix import Mixed, mix_batch, partners, soft_targets
 from fixformer.data.seeds import generator
-from fixformer.data.transforms import from_frames
+from fixformer.data.transforms import from_frames, view_crops
 
 SMALL = ClipSpec(frames=4, size=24, augment=Augment(jitter=(28, 36)))
 STRONG = {
@@ -60,13 +60,24 @@ def test_flip_happens_as_often_as_asked() -> None:
     assert 0.22 < np.mean(flipped) < 0.38
 
 
-@pytest.mark.parametrize(("reach", "places"), [(0.0, (10, 10)), (0.3, (7, 12)), (1.0, (0, 19))])
-def test_crops_stay_as_near_to_the_middle_as_asked(reach: float, places: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("focus", "reach", "places"),
+    [(0.5, 0.0, (9, 9)), (0.5, 0.3, (6, 12)), (0.5, 1.0, (0, 19)), (0.0, 0.3, (0, 6)), (1.0, 0.0, (19, 19))],
+)
+def test_crops_stay_as_near_to_the_focus_as_asked(focus: float, reach: float, places: tuple[int, int]) -> None:
     """A picture of 30 x 50 leaves 20 pixels beside a crop of 30; the last is never drawn."""
     ramp = np.broadcast_to(np.arange(50, dtype=np.uint8)[None, None, :, None], (1, 30, 50, 3)).copy()
-    spec = replace(SMALL, size=30, augment=Augment(jitter=(30, 30), reach=reach))
+    spec = replace(SMALL, size=30, focus=focus, augment=Augment(jitter=(30, 30), reach=reach))
     found = {int(train_clip(ramp, spec, generator(i))[0][0, 0, 0, 0]) for i in range(300)}
     assert (min(found), max(found)) == places
+
+
+@pytest.mark.parametrize(("shape", "place"), [((30, 50), (0, 6)), ((50, 30), (6, 0)), ((30, 30), (0, 0))])
+def test_the_middle_view_lies_at_the_focus(shape: tuple[int, int], place: tuple[int, int]) -> None:
+    spec = replace(SMALL, size=30, focus=0.3)
+    clip = from_frames(frames(1, *shape))
+    (view,) = view_crops(clip, spec, 1)
+    assert torch.equal(view, clip[..., place[0] : place[0] + 30, place[1] : place[1] + 30])
 
 
 def test_erase_box_stays_inside_and_in_its_area() -> None:

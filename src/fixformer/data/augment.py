@@ -54,14 +54,15 @@ def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> 
     scaled = transforms.scaled_to(clip_CTHW, side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
     room = transforms.random_crop_bounds(height, width, spec.size)
-    top, left = (_offset(free, spec.augment.reach, rng) for free in room)
+    middle = transforms.middle(height, width, spec.focus)
+    top, left = (_offset(free, at, spec.augment.reach, rng) for free, at in zip(room, middle, strict=True))
     return transforms.crop(scaled, top, left, spec.size, spec.size)
 
 
-def _offset(room: int, reach: float, rng: np.random.Generator) -> int:
-    """Where in the free room a crop begins, at most so far from the middle."""
-    margin = round(room * (1 - reach) / 2)
-    return margin + int(rng.integers(max(room - 2 * margin, 0), endpoint=True))
+def _offset(room: int, middle: float, reach: float, rng: np.random.Generator) -> int:
+    """Where in the free room a crop begins: in a share of it, around the middle as far as it can be."""
+    first = int(room * min(max(middle - reach / 2, 0), 1 - reach))
+    return first + int(rng.integers(round(room * reach), endpoint=True))
 
 
 def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:

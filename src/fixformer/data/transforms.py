@@ -78,12 +78,18 @@ def crop(clip_CTHW: Tensor, top: int, left: int, height: int, width: int) -> Ten
     return clip_CTHW[..., top : top + height, left : left + width]
 
 
-def view_crop_offsets(height: int, width: int, size: int) -> list[tuple[int, int]]:
-    """(top, left) of the crops left, centre, right; top, centre, bottom of an upright picture."""
-    top, left = math.ceil((height - size) / 2), math.ceil((width - size) / 2)
+def view_crop_offsets(height: int, width: int, size: int, focus: float = 0.5) -> list[tuple[int, int]]:
+    """(top, left) of the crops left, middle, right; top, middle, bottom of an upright picture."""
+    y, x = middle(height, width, focus)
+    top, left = math.ceil((height - size) * y), math.ceil((width - size) * x)
     if height > width:
         return [(0, left), (top, left), (height - size, left)]
     return [(top, 0), (top, left), (top, width - size)]
+
+
+def middle(height: int, width: int, focus: float) -> tuple[float, float]:
+    """The place (y, x) of the middle crop in the free room around it, from 0 to 1: `focus` is on the long side."""
+    return (focus, 0.5) if height > width else (0.5, focus)
 
 
 def chosen_crops(crops: int) -> Sequence[int]:
@@ -97,7 +103,7 @@ def view_crops(clip_CTHW: Tensor, spec: ClipSpec, crops: int) -> list[Tensor]:
     """The clip scaled as test clips are and cropped once or three times."""
     scaled = scaled_to(clip_CTHW, spec.test_short_side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
-    offsets = view_crop_offsets(height, width, spec.size)
+    offsets = view_crop_offsets(height, width, spec.size, spec.focus)
     return [crop(scaled, *offsets[k], spec.size, spec.size) for k in chosen_crops(crops)]
 
 
