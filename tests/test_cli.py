@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from fixformer.recipes import RECIPES
+
 
 def fixformer(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "fixformer.cli", *args], capture_output=True, text=True, check=False)
@@ -22,6 +24,13 @@ def test_models_as_json() -> None:
     rows = {row["model"]: row for row in json.loads(done.stdout)}
     assert rows["fixformer_base_released"]["params"] == 52008540 - 89262
     assert done.stderr == ""
+
+
+def test_recipes_say_what_they_are() -> None:
+    rows = fixformer("recipes").stdout.splitlines()
+    assert [row.split()[0] for row in rows] == list(RECIPES)
+    assert "signers 9-10" in next(row for row in rows if row.startswith("lsa64"))
+    assert "Expected: at least 90 %" in fixformer("recipes", "demo").stdout
 
 
 def test_cost_shows_the_papers_number_beside_ours() -> None:

@@ -26,13 +26,18 @@ def recipe(function: Recipe) -> Recipe:
 
 def get_recipe(name: str) -> TrainConfig:
     """The config of a named recipe."""
-    if name not in RECIPES:
-        raise UnknownName("recipe", name, RECIPES)
-    return replace(RECIPES[name](), recipe=name)
+    return replace(_known(name)(), recipe=name)
 
 
 def describe_recipe(name: str) -> str:
-    return inspect.getdoc(RECIPES[name]) or ""
+    """What its docstring says."""
+    return inspect.getdoc(_known(name)) or ""
+
+
+def _known(name: str) -> Callable[[], TrainConfig]:
+    if name not in RECIPES:
+        raise UnknownName("recipe", name, RECIPES)
+    return RECIPES[name]
 
 
 # What learns fast from scratch on a small set; see `ConvStem` and `GridPool`.
