@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from test_hashing import textured
 
 from fixformer.data import prepare as preparing
+from fixformer.data.content import content_digest
 from fixformer.data.decode import open_video
 from fixformer.data.index import Sample, load_index
 from fixformer.data.prepare import Done, FileJob, output_paths, prepare, run_prepare
@@ -193,6 +196,19 @@ def test_an_id_that_means_another_file_now_is_made_again(tmp_path: Path) -> None
     prepare(table, tmp_path / "out", workers=1)
     index = load_index(tmp_path / "out")
     assert ([s.id for s in index.samples], [s.id for s in index.missing]) == (["y"], ["x"])
+
+
+@pytest.mark.parametrize("shards", [False, True])
+def test_a_video_that_was_replaced_is_made_again(source: Path, tmp_path: Path, shards: bool) -> None:
+    target = tmp_path / "out"
+    settings: dict[str, Any] = {"short_side": 48, "shards": shards, "workers": 1}
+    prepare(source, target, **settings)
+    old = {sample.id: content_digest(sample.path) for sample in load_index(target).samples}
+    first, second = (sample for sample in load_index(source).samples[:2])
+    shutil.copyfile(second.path, first.path)
+    prepare(source, target, **settings)
+    new = {sample.id: content_digest(sample.path) for sample in load_index(target).samples}
+    assert [name for name in old if old[name] != new[name]] == [first.id]
 
 
 def test_another_list_of_labels_is_refused(source: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from fixformer.data.decode import Policy
 from fixformer.data.index import Index, Sample, load_index
 from fixformer.data.index_base import VIDEO_SUFFIXES
-from fixformer.data.reencode import FAILURES, Recipe, reencode, require_encoder
+from fixformer.data.reencode import FAILURES, Recipe, reencode, require_encoder, source_of
 from fixformer.data.robust import surviving_map
 from fixformer.errors import InputError, SettingsConflict, UserError
 from fixformer.files import replacing, write_json, write_text
@@ -63,8 +63,7 @@ class FileJob:
 
     @property
     def source(self) -> str:
-        # ids need not be unique, and one may stand for another file when the work goes on
-        return json.dumps([self.sample.id, self.sample.path, self.sample.start, self.sample.end])
+        return json.dumps(source_of(self.sample))
 
 
 def prepare(
@@ -184,13 +183,14 @@ def make_files(index: Index, target: Path, recipe: Recipe, workers: int) -> Prep
 
 
 def _make_file(job: FileJob) -> Done:
+    source = job.source  # before it is read: a file that changes meanwhile must be made again
     try:
         encoded = reencode(job.sample, job.recipe)
     except FAILURES as error:
-        return Done(job.path, job.source, problem=str(error))
+        return Done(job.path, source, problem=str(error))
     with replacing(job.target / job.path) as temporary:
         temporary.write_bytes(encoded.data)
-    return Done(job.path, job.source, encoded.frames, encoded.fps, len(encoded.data))
+    return Done(job.path, source, encoded.frames, encoded.fps, len(encoded.data))
 
 
 def _read_journal(target: Path) -> dict[str, Done]:

@@ -10,7 +10,7 @@ from typing import Any
 from fixformer.data.index import Index, Sample
 from fixformer.data.index_base import stable_key
 from fixformer.data.prepare import CRASH, MISSING, PrepareReport
-from fixformer.data.reencode import FAILURES, Encoded, Recipe, reencode
+from fixformer.data.reencode import FAILURES, Encoded, Recipe, reencode, source_of
 from fixformer.data.robust import surviving_map
 from fixformer.data.shards import Entry, Member, ShardSet, write_index, write_shard
 from fixformer.files import write_json
@@ -34,7 +34,7 @@ class ShardJob:
     def listed(self) -> list[list[Any]]:
         """What is to be in the shard, as its sidecar records it: a shard made from another list is not finished."""
         return [
-            [number, s.id, s.path, s.start, s.end, s.label, *self.labels[s.label : s.label + 1], s.split, s.group]
+            [number, *source_of(s), s.label, *self.labels[s.label : s.label + 1], s.split, s.group]
             for number, s in enumerate(self.samples, self.first)
         ]
 
@@ -113,6 +113,7 @@ def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
 
 def _write(job: ShardJob, attempts: Iterable[tuple[Sample, Attempt]]) -> ShardDone:
     failed: list[dict[str, Any]] = []
+    listed = job.listed  # before they are read: a file that changes meanwhile must be made again
 
     def members() -> Iterator[Member]:
         for number, (sample, result) in enumerate(attempts, job.first):
@@ -125,7 +126,7 @@ def _write(job: ShardJob, attempts: Iterable[tuple[Sample, Attempt]]) -> ShardDo
     _sidecar(job).unlink(missing_ok=True)
     done = ShardDone(write_shard(job.target / job.name, members(), job.labels), failed)
     # written last: a shard is finished when its list is there
-    rows = {"listed": job.listed, "samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
+    rows = {"listed": listed, "samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
     write_json(_sidecar(job), rows)
     return done
 

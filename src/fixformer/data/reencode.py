@@ -4,13 +4,16 @@ Legend: T frames, H height, W width, C the three colours.
 """
 
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
 
 from fixformer.data.containers import reason
+from fixformer.data.content import stamp_of
 from fixformer.data.decode import DecodeError, Decoder, Policy, open_video
 from fixformer.data.index import Sample
 from fixformer.data.sampling import frames_between
@@ -47,6 +50,16 @@ class Encoded:
     width: int
     height: int
     fps: float | None
+
+
+def source_of(sample: Sample) -> list[Any]:
+    """What a video is made from: which part of which file, and as the file is now. None stands for no file.
+
+    Ids need not be unique, and one may stand for another file when the work goes on.
+    """
+    with suppress(OSError):
+        return [sample.id, sample.path, sample.start, sample.end, *stamp_of(sample.path)]
+    return [sample.id, sample.path, sample.start, sample.end, None]
 
 
 def reencode(sample: Sample, recipe: Recipe) -> Encoded:
