@@ -2,9 +2,23 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
-class UserError(ValueError):
+class Portable(Exception):
+    """Comes out of another process as what it is, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[Portable], args: tuple[Any, ...], values: dict[str, Any]) -> Portable:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(values)
+    return error
+
+
+class UserError(Portable, ValueError):
     """Something the user can fix: says what, which value, what to try."""
 
 
@@ -41,7 +55,7 @@ class NotFinite(UserError):
     """Training has left the numbers: a loss or a weight is NaN or infinite."""
 
 
-class Stopped(Exception):
+class Stopped(Portable):
     """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
 
     def __init__(self, number: int, message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fixformer.bench import attention as bench
 from fixformer.bench.attention_worker import Job, measure
+from fixformer.bench.process import measure_apart
 from fixformer.errors import UnknownName, UserError
 from fixformer.files import write_json
 from fixformer.model_config import CHOICES
@@ -91,4 +92,4 @@ def test_what_cannot_be_measured_is_refused() -> None:
 @pytest.mark.slow
 def test_a_failing_worker_is_one_sentence() -> None:
     with pytest.raises(UserError, match="linear attention could not be measured"):
-        bench._run(Job({"attention": "sofmax"}, [2]), "linear")
+        measure_apart("fixformer.bench.attention_worker", Job({"attention": "sofmax"}, [2]), "linear attention")

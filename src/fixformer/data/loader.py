@@ -16,7 +16,7 @@ from fixformer.data.dataset import (
 )
 from fixformer.data.index_base import order_digest
 from fixformer.data.sampler import Key, TestSampler, TrainSampler
-from fixformer.data.workers import as_value, collating, raising, worker_options
+from fixformer.data.workers import collating, raising, worker_options
 from fixformer.errors import UserError
 
 
@@ -30,7 +30,7 @@ class _Carried(Dataset[TrainItem | UserError]):
         try:
             return self.clips[key]
         except UserError as error:
-            return as_value(error)
+            return error
 
 
 class TrainLoader:

@@ -39,7 +39,7 @@ from fixformer.data.shard_stream import (
     train_steps,
 )
 from fixformer.data.shards import Entry, ShardSet, is_shard_set, member_path, read_index
-from fixformer.data.workers import as_value, collating, raising, worker_options
+from fixformer.data.workers import collating, raising, worker_options
 from fixformer.errors import SettingsConflict, UserError
 
 
@@ -207,4 +207,4 @@ def _carried(items: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from items
     except UserError as error:
-        yield as_value(error)
+        yield error

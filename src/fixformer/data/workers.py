@@ -28,14 +28,11 @@ def _start_worker(worker: int) -> None:
     torch.set_num_threads(1)
 
 
-def as_value(error: UserError) -> UserError:
-    """An error that travels as an item: raised in a worker, it would arrive wrapped in the worker's traceback, and not
-    every kind can be rebuilt from its message."""
-    return UserError(str(error))
-
-
 def collating(collate: Callable[[list[Item]], Batch]) -> Callable[[list[Item | UserError]], Batch | UserError]:
-    """`collate` for items of which one may be an error; that one is then the batch."""
+    """`collate` for items of which one may be an error; that one is then the batch.
+
+    Errors travel as items, because raised in a worker they would arrive wrapped in the worker's traceback.
+    """
     return _Collate(collate)
 
 

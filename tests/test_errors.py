@@ -1,0 +1,25 @@
+"""Errors go from one process to another as what they are."""
+
+import pickle
+
+import pytest
+
+from fixformer.data.decode import DecodeError
+from fixformer.errors import MissingExtra, Stopped, UnknownName, UserError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("what, which value"),
+        UnknownName("model", "fixfromer", ["fixformer_tiny"]),
+        MissingExtra("drawing", "plots"),
+        DecodeError("cannot be opened", file="a.mp4", frame=3),
+        Stopped(15, "stopped at step 3"),
+    ],
+)
+def test_an_error_survives_the_way(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
