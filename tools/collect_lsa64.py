@@ -21,8 +21,12 @@ from fixformer.data.sources import index_of
 from fixformer.data.synthetic import linear_probe
 from fixformer.files import write_json
 from fixformer.progress import counting
+from fixformer.recipes import get_recipe
+from fixformer.train_config import TrainConfig, changes
 from fixformer.training.log import read_log
 
+# Said by "clips", "seed" and "init", or of no interest here.
+ELSEWHERE = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages", "seed", "init", "eval")
 PROBE = {"frames": 8, "short_side": 24}
 
 
@@ -38,9 +42,7 @@ def one_run(home: Path) -> dict[str, Any]:
         "seed": config["seed"],
         "init": config["init"] and Path(config["init"]).name,
         "clips": ", ".join(sizes) or f"{config['clip']['frames']}x{config['clip']['size']}:{config['epochs']}",
-        "patch_size": config["model_settings"]["patch_size"],
-        "fit": config["clip"].get("fit", "crop"),
-        "reach": config["clip"]["augment"].get("reach", 1.0),
+        "unlike_recipe": _unlike_recipe(config),
         "threads": config["run"]["threads"],
         "minutes_of_training": steps[-1]["seconds"] / 60,
         "data_wait": mean(row["data_wait"] for row in steps),
@@ -51,6 +53,12 @@ def one_run(home: Path) -> dict[str, Any]:
         evaluation = json.loads(final.read_text())
         found |= {name: evaluation[name] for name in ("protocol_line", "metrics")}
     return found
+
+
+def _unlike_recipe(config: dict[str, Any]) -> list[str]:
+    """Settings of the run, other than its clips and schedule, that the recipe has otherwise today."""
+    found = changes(get_recipe(config["recipe"]), load(TrainConfig, config))
+    return [change for change in found if not change.startswith(ELSEWHERE)]
 
 
 def pixels(samples: list[Sample]) -> tuple[np.ndarray, np.ndarray]:

@@ -118,13 +118,18 @@ def lsa64(result: dict[str, Any]) -> str:
         rows.append([f"seed {run['seed']}", *_clips(run), score, run["protocol_line"]])
     for run in result["tried"]:
         last = run["scores"][-1]
-        what = f"tried: patch {run['patch_size']}, {run['fit']}, reach {run['reach']:g}, seed {run['seed']}"
+        what = "; ".join(["tried", f"seed {run['seed']}", *map(_short, run["unlike_recipe"])])
         when = f"one view after {last['epoch']} epochs, then stopped"
         rows.append([what, *_clips(run), f"{last['video_top1']:.1%}", when])
     videos = result["videos"]
     note = f"\n{result['classes']} signs, {videos['train']:,} videos of signers 1-8 for training, {videos['test']} of "
     note += "signers 9 and 10 for testing. Each run had one thread, two at a time on two cores.\n"
     return markdown(["", "clips (frames x pixels : epochs)", "minutes", "video top-1", "protocol"], rows) + note
+
+
+def _short(change: str) -> str:
+    name, values = change.split(": ", 1)
+    return f"{name.rpartition('.')[2]} {values.rpartition(' -> ')[2]}"
 
 
 def _clips(run: dict[str, Any]) -> list[str]:

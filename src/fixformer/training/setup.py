@@ -1,5 +1,6 @@
 """What a run is made of: the model, where it lives, its optimiser, its average, and their state as tensors."""
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,8 @@ def _placed(model: VideoModel, run: RunConfig, world: World) -> nn.Module:
         fully_shard(model)
     elif world.size > 1:
         own = [world.device.index] if world.device.type == "cuda" else None
+        # of depth-wise kernels, whose one input channel may have any stride
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         placed = DistributedDataParallel(model, device_ids=own)
     if run.compile:
         placed.compile()
