@@ -62,8 +62,9 @@ def make_plan(config: TrainConfig, index: Index) -> Plan:
     """Counted on the meta device; only the machine's rate is measured."""
     videos, tests, classes = len(index.split("train")), len(index.split(index.eval_split)), len(index.labels)
     stages = [config.stage_of(epoch) for epoch in range(config.epochs)]
-    costs = {(stage.frames, stage.size): _cost(config, classes, stage.frames, stage.size) for stage in stages}
-    whole = _cost(config, classes, config.clip.frames, config.clip.size)
+    own = (config.clip.frames, config.clip.size)
+    costs = {size: _cost(config, classes, *size) for size in {own, *((stage.frames, stage.size) for stage in stages)}}
+    whole = costs[own]
     gmacs = sgemm_gmacs(0.3)
     steps, macs = 0, 0
     for epoch, stage in enumerate(stages, 1):
