@@ -19,7 +19,6 @@ from fixformer.eval_config import EvalConfig, parse_views
 from fixformer.evaluation.run import changed
 from fixformer.evaluation.views import combine, probabilities, view_logits
 from fixformer.models.base import VideoModel
-from fixformer.train_config import check_device
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,9 @@ class Classifier:
 
 def load(checkpoint: str | Path, *, device: str = "auto") -> Classifier:
     """A classifier from a checkpoint, or from a run's directory, of which the last checkpoint is taken."""
-    check_device(device)
+    chosen = choose_device(device, 0)
     model, info = load_model(checkpoint)
-    return Classifier(model, info, choose_device(device, 0))
+    return Classifier(model, info, chosen)
 
 
 def predict(

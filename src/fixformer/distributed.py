@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from fixformer.errors import Stopped, UserError
+from fixformer.train_config import check_device
 
 T = TypeVar("T")
 # While one process decodes a large set, the others wait for its word.
@@ -114,12 +115,10 @@ def _fresh_store() -> dist.Store:
 
 def choose_device(name: str, local_rank: int) -> torch.device:
     """The device a setting means; "auto" and "cuda" are this process's own GPU."""
+    check_device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"device={name!r}: auto, cpu, cuda or cuda:NUMBER is needed.") from None
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device={name!r}, but torch finds no GPU; use device=cpu.")
     return torch.device("cuda", local_rank) if device.type == "cuda" and device.index is None else device

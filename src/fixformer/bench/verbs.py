@@ -1,6 +1,8 @@
 """The verbs of `fixformer bench`."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tyro.conf import Positional
 from tyro.extras import SubcommandApp
@@ -31,14 +33,9 @@ def bench_model(
         json: print JSON.
     """
     from fixformer.bench import model as bench
-    from fixformer.bench.show import print_json
-    from fixformer.files import write_json
 
     result = bench.bench_model(name, frames, sizes, threads, rounds)
-    if out:
-        write_json(out, result)
-        bench.plot_bench(result, out.with_suffix(".png"))
-    print_json(result) if json else bench.print_bench(result)
+    _deliver(result, out, None if json else bench.print_bench, bench.plot_bench)
 
 
 @bench.command(name="attention")
@@ -60,14 +57,9 @@ def bench_attention(
         json: print JSON.
     """
     from fixformer.bench import attention as bench
-    from fixformer.bench.show import print_json
-    from fixformer.files import write_json
 
     result = bench.bench_attention(sides=sides, threads=threads, rounds=rounds)
-    if out:
-        write_json(out, result)
-        bench.plot_attention_bench(result, out.with_suffix(".png"))
-    print_json(result) if json else bench.print_attention_bench(result)
+    _deliver(result, out, None if json else bench.print_attention_bench, bench.plot_attention_bench)
 
 
 @bench.command(name="data")
@@ -126,12 +118,25 @@ def bench_train(
         json: print JSON.
     """
     from fixformer.bench import train as bench
-    from fixformer.bench.show import print_json
-    from fixformer.files import write_json
 
     result = bench.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
     if data:
         result["data"] = bench.bench_data_wait(recipe, data)
+    _deliver(result, out, None if json else bench.print_bench)
+
+
+def _deliver(
+    result: dict[str, Any],
+    out: Path | None,
+    show: Callable[[dict[str, Any]], None] | None,
+    draw: Callable[[dict[str, Any], Path], None] | None = None,
+) -> None:
+    """The JSON and its picture where they are wanted, then the result for people, or as JSON without `show`."""
+    from fixformer.bench.show import print_json
+    from fixformer.files import write_json
+
     if out:
         write_json(out, result)
-    print_json(result) if json else bench.print_bench(result)
+        if draw:
+            draw(result, out.with_suffix(".png"))
+    (show or print_json)(result)

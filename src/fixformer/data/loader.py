@@ -1,6 +1,7 @@
 """Batches from worker processes: the same for any number of workers and processes, resumable at any batch."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -56,7 +57,6 @@ class TrainLoader:
             **worker_options(workers, prefetch, persistent=True, pin_memory=pin_memory),
         )
         self._position = (0, 0)
-        self._order = order_digest(map(clips.table.__getitem__, range(len(clips.table))))
 
     @property
     def steps(self) -> int:
@@ -87,6 +87,11 @@ class TrainLoader:
         sampler = self.sampler
         counts = {"samples": sampler.samples, "batch_size": sampler.batch_size, "seed": sampler.seed}
         return counts | {"order": self._order}
+
+    @cached_property
+    def _order(self) -> str:
+        table = self.clips.table
+        return order_digest(map(table.__getitem__, range(len(table))))
 
 
 class ViewLoader:

@@ -50,6 +50,8 @@ def weight_file(source: str) -> Path:
 
 def check_sizes(config: TrainConfig, classes: int) -> None:
     """Every clip size of the run passes through the model, where it costs nothing, before anything costs."""
+    if not config.stages:
+        return  # then there is only the size that the model itself is made for
     with torch.device("meta"), torch.no_grad():
         model = create_model(config.model, **model_settings(config, classes)).eval()
         for stage in config.stages:
