@@ -28,8 +28,8 @@ class Augment:
         crop: "jitter" scales the short side to a size drawn from `jitter` and crops; "multiscale" is TSN's crop;
             "resized" crops a random area (a share drawn from `area`) and aspect; "centre" is the test crop.
         jitter: smallest and largest short side, pixels.
-        reach: share of the free room around the middle crop (`ClipSpec.focus`) in which a "jitter" crop may lie: 1 is
-            anywhere. Less than 1 where what matters is in one place of a wide picture and would often be cut away.
+        reach: share of the free room around the middle crop (`ClipSpec.focus`) in which a "jitter" or "resized" crop
+            may lie: 1 is anywhere. Less where what matters is in one place of a wide picture and is often cut away.
         area: smallest and largest share of the picture, for "resized".
         flip: probability of mirroring; leave 0 where left and right differ in meaning.
         policy: "v0" is AutoAugment's ImageNet policy; "rand" draws `rand_ops` operations of strength `rand_magnitude`

@@ -72,6 +72,20 @@ def test_crops_stay_as_near_to_the_focus_as_asked(focus: float, reach: float, pl
     assert (min(found), max(found)) == places
 
 
+@pytest.mark.parametrize(
+    ("focus", "reach", "edges"), [(0.0, 0.0, {0}), (1.0, 0.0, {1}), (0.5, 0.0, set()), (0.5, 1.0, {0, 1})]
+)
+def test_resized_crops_stay_near_the_focus_too(focus: float, reach: float, edges: set[int]) -> None:
+    """Which ends of the long side are ever in a crop that is a tenth of the picture."""
+    ramp = np.broadcast_to(np.arange(50, dtype=np.uint8)[None, None, :, None], (1, 30, 50, 3)).copy()
+    augment = Augment(crop="resized", area=(0.1, 0.1), reach=reach)
+    clips = [
+        train_clip(ramp, replace(SMALL, size=30, focus=focus, augment=augment), generator(i))[0] for i in range(300)
+    ]
+    found = {0 for clip in clips if clip.min() <= 1} | {1 for clip in clips if clip.max() >= 48}
+    assert found == edges
+
+
 @pytest.mark.parametrize(("shape", "place"), [((30, 50), (0, 6)), ((50, 30), (6, 0)), ((30, 30), (0, 0))])
 def test_the_middle_view_lies_at_the_focus(shape: tuple[int, int], place: tuple[int, int]) -> None:
     spec = replace(SMALL, size=30, focus=0.3)

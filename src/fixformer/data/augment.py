@@ -53,10 +53,17 @@ def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> 
     side = round(rng.uniform(*spec.augment.jitter))
     scaled = transforms.scaled_to(clip_CTHW, side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
-    room = transforms.random_crop_bounds(height, width, spec.size)
-    middle = transforms.middle(height, width, spec.focus)
-    top, left = (_offset(free, at, spec.augment.reach, rng) for free, at in zip(room, middle, strict=True))
+    top, left = _random_place(height, width, transforms.random_crop_bounds(height, width, spec.size), spec, rng)
     return transforms.crop(scaled, top, left, spec.size, spec.size)
+
+
+def _random_place(
+    height: int, width: int, room: tuple[int, int], spec: ClipSpec, rng: np.random.Generator
+) -> tuple[int, int]:
+    """(top, left) of a crop that has this much free room, within reach of the middle one."""
+    y, x = transforms.middle(height, width, spec.focus)
+    reach = spec.augment.reach
+    return _offset(room[0], y, reach, rng), _offset(room[1], x, reach, rng)
 
 
 def _offset(room: int, middle: float, reach: float, rng: np.random.Generator) -> int:
@@ -79,7 +86,8 @@ def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator)
 def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
     """A random share and aspect of the picture, scaled to the clip's size; the whole picture if none fits."""
     height, width = clip_CTHW.shape[-2:]
-    top, left, h, w = _random_box(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (0, 0, height, width)
+    h, w = _random_shape(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (height, width)
+    top, left = _random_place(height, width, (height - h, width - w), spec, rng)
     return transforms.resize(transforms.crop(clip_CTHW, top, left, h, w), spec.size, spec.size, spec.antialias)
 
 
@@ -108,20 +116,24 @@ def colour_jitter(clip_CTHW: Tensor, colour: float, hue: float, rng: np.random.G
 
 def erase_box(height: int, width: int, rng: np.random.Generator) -> Box:
     """One box of 2-33 % of the area; none if ten attempts do not fit."""
-    return _random_box(height, width, ERASE_AREA, ERASE_ASPECT, rng) or NO_BOX
+    shape = _random_shape(height, width, ERASE_AREA, ERASE_ASPECT, rng)
+    if shape is None:
+        return NO_BOX
+    h, w = shape
+    top, left = rng.integers(height - h, endpoint=True), rng.integers(width - w, endpoint=True)
+    return int(top), int(left), h, w
 
 
-def _random_box(
+def _random_shape(
     height: int, width: int, area: tuple[float, float], aspect: float, rng: np.random.Generator
-) -> Box | None:
-    """A box of a uniformly drawn share of the area and a log-uniformly drawn aspect, in [aspect, 1 / aspect]."""
+) -> tuple[int, int] | None:
+    """Sides of a uniformly drawn share of the area, in a log-uniformly drawn aspect of [aspect, 1 / aspect]."""
     for _ in range(ATTEMPTS):
         target = rng.uniform(*area) * height * width
         ratio = math.exp(rng.uniform(math.log(aspect), -math.log(aspect)))
         h, w = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
         if 0 < h <= height and 0 < w <= width:
-            top, left = rng.integers(height - h, endpoint=True), rng.integers(width - w, endpoint=True)
-            return int(top), int(left), h, w
+            return h, w
     return None
 
 
