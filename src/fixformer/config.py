@@ -31,6 +31,8 @@ class Augment:
         reach: share of the free room around the middle crop (`ClipSpec.focus`) in which a "jitter" or "resized" crop
             may lie: 1 is anywhere. Less where what matters is in one place of a wide picture and is often cut away.
         area: smallest and largest share of the picture, for "resized".
+        warp: how far the entries of a drawn 2 x 2 map may lie from the identity's, before the crop: turns, shears and
+            stretches that change where things lie relative to each other. 0.3 turns by up to 17 degrees.
         flip: probability of mirroring; leave 0 where left and right differ in meaning.
         policy: "v0" is AutoAugment's ImageNet policy; "rand" draws `rand_ops` operations of strength `rand_magnitude`
             (0-10), each with deviation `rand_std`.
@@ -44,6 +46,7 @@ class Augment:
     jitter: tuple[int, int] = (256, 320)
     reach: float = 1.0
     area: tuple[float, float] = (0.08, 1.0)
+    warp: float = 0.0
     flip: float = 0.0
     policy: AugmentPolicy = "none"
     rand_ops: int = 2
@@ -60,6 +63,7 @@ class Augment:
         _require(1 <= self.jitter[0] <= self.jitter[1], "jitter", self.jitter, "two sizes, the smaller first")
         _require(0 < self.area[0] <= self.area[1] <= 1, "area", self.area, "two shares in (0, 1], the smaller first")
         _require(0 <= self.reach <= 1, "reach", self.reach, "from 0 to 1")
+        _require(0 <= self.warp <= 0.5, "warp", self.warp, "from 0 to 0.5")
         for name in ("flip", "erase"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a probability")
         for name in ("rand_std", "colour", "mixup", "cutmix"):

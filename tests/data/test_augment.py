@@ -8,7 +8,7 @@ import torch
 
 from fixformer.config import Augment, ClipSpec
 from fixformer.data import autoaugment, pixels
-from fixformer.data.augment import NO_BOX, colour_jitter, erase_box, train_clip
+from fixformer.data.augment import NO_BOX, colour_jitter, erase_box, train_clip, warp
 from fixformer.data.mix import Mixed, mix_batch, partners, soft_targets
 from fixformer.data.seeds import generator
 from fixformer.data.transforms import from_frames, view_crops
@@ -17,6 +17,7 @@ SMALL = ClipSpec(frames=4, size=24, augment=Augment(jitter=(28, 36)))
 STRONG = {
     "v0": Augment(jitter=(28, 36), policy="v0", flip=0.5, colour=0.4, hue=0.1),
     "rand": Augment(jitter=(28, 36), policy="rand", rand_ops=3),
+    "warp": Augment(jitter=(24, 24), reach=0, warp=0.3),
     "multiscale": Augment(crop="multiscale", jitter=(28, 36), flip=0.5),
     "resized": Augment(crop="resized", jitter=(28, 36), area=(0.2, 1)),
     "centre": Augment(crop="centre", jitter=(28, 36)),
@@ -92,6 +93,23 @@ def test_the_middle_view_lies_at_the_focus(shape: tuple[int, int], place: tuple[
     clip = from_frames(frames(1, *shape))
     (view,) = view_crops(clip, spec, 1)
     assert torch.equal(view, clip[..., place[0] : place[0] + 30, place[1] : place[1] + 30])
+
+
+def test_a_warp_moves_what_is_beside_the_centre_in_every_direction_and_never_the_centre() -> None:
+    """A dot 15 pixels to the right of the centre: further or nearer, higher or lower."""
+    still = torch.zeros(1, 1, 41, 61, dtype=torch.uint8)
+    still[..., 20, 30] = 255
+    still[..., 19:22, 44:47] = 255
+    places = []
+    for seed in range(200):
+        warped = warp(still, 0.2, generator(seed))[0, 0]
+        assert warped[20, 30] == 255
+        beside = warped[15:26, 40:51]
+        places.append(np.unravel_index(int(beside.argmax()), beside.shape))
+        assert beside.max() > 200
+    offsets = np.array(places) - 5
+    assert (offsets.min(0) <= -2).all()
+    assert (offsets.max(0) >= 2).all()
 
 
 def test_erase_box_stays_inside_and_in_its_area() -> None:

@@ -26,7 +26,7 @@ Box = tuple[int, int, int, int]
 def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
     """An augmented `clip_CTHW` of bytes, and the box (top, left, height, width) to erase once it is normalised."""
     augment = spec.augment
-    clip = apply_policy(transforms.from_frames(frames_THWC), augment, rng)
+    clip = warp(apply_policy(transforms.from_frames(frames_THWC), augment, rng), augment.warp, rng)
     clip = CROPS[augment.crop](clip, spec, rng)
     if rng.random() < augment.flip:
         clip = clip.flip(-1)
@@ -46,6 +46,13 @@ def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) 
             deviation=augment.rand_std,
         )
     return clip_CTHW
+
+
+def warp(clip_CTHW: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
+    """Turned, sheared and stretched about the centre: a linear map whose entries are drawn around the identity's."""
+    if strength == 0:
+        return clip_CTHW
+    return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)))
 
 
 def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:

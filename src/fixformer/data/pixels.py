@@ -164,10 +164,15 @@ def _corners(matrix: np.ndarray, height: int, width: int) -> tuple[Tensor, list[
 
 def rotate(clip_CTHW: Tensor, degrees: float) -> Tensor:
     """Counter-clockwise about the centre."""
-    height, width = clip_CTHW.shape[-2:]
-    x, y = (width - 1) / 2, (height - 1) / 2
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    return affine(clip_CTHW, np.array([[c, -s, x - c * x + s * y], [s, c, y - s * x - c * y]]))
+    return about_centre(clip_CTHW, np.array([[c, -s], [s, c]]))
+
+
+def about_centre(clip_CTHW: Tensor, linear: np.ndarray) -> Tensor:
+    """`affine` by a 2 x 2 matrix that leaves the centre of the picture where it is."""
+    height, width = clip_CTHW.shape[-2:]
+    centre = np.array([width - 1, height - 1]) / 2
+    return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]))
 
 
 def shear_x(clip_CTHW: Tensor, slope: float) -> Tensor:
