@@ -31,8 +31,8 @@ class Augment:
         reach: share of the free room around the middle crop (`ClipSpec.focus`) in which a "jitter" or "resized" crop
             may lie: 1 is anywhere. Less where what matters is in one place of a wide picture and is often cut away.
         area: smallest and largest share of the picture, for "resized".
-        warp: how far the entries of a drawn 2 x 2 map may lie from the identity's, before the crop: turns, shears and
-            stretches that change where things lie relative to each other. 0.3 turns by up to 17 degrees.
+        warp: how far the entries of a drawn 2 x 2 map may lie from the identity's: turns, shears and stretches of the
+            crop, which change where things lie relative to each other. 0.3 turns by up to 17 degrees.
         flip: probability of mirroring; leave 0 where left and right differ in meaning.
         policy: "v0" is AutoAugment's ImageNet policy; "rand" draws `rand_ops` operations of strength `rand_magnitude`
             (0-10), each with deviation `rand_std`.

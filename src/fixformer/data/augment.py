@@ -13,6 +13,7 @@ from torch import Tensor
 from fixformer.config import Augment, ClipSpec
 from fixformer.data import pixels, transforms
 from fixformer.data.autoaugment import auto_augment, rand_augment
+from fixformer.data.pixels import Box
 
 NO_BOX = (0, 0, 0, 0)
 ERASE_AREA = (0.02, 1 / 3)
@@ -20,14 +21,16 @@ ERASE_ASPECT = 0.3
 RESIZED_ASPECT = 3 / 4
 ATTEMPTS = 10
 
-Box = tuple[int, int, int, int]
+Cut = tuple[Tensor, Box]
+"""A picture, perhaps scaled, and the box of it that becomes the clip."""
 
 
 def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
     """An augmented `clip_CTHW` of bytes, and the box (top, left, height, width) to erase once it is normalised."""
     augment = spec.augment
-    clip = warp(apply_policy(transforms.from_frames(frames_THWC), augment, rng), augment.warp, rng)
-    clip = CROPS[augment.crop](clip, spec, rng)
+    clip = apply_policy(transforms.from_frames(frames_THWC), augment, rng)
+    clip = warp(*CROPS[augment.crop](clip, spec, rng), augment.warp, rng)
+    clip = transforms.resize(clip, spec.size, spec.size, spec.antialias)
     if rng.random() < augment.flip:
         clip = clip.flip(-1)
     clip = colour_jitter(clip.contiguous(), augment.colour, augment.hue, rng)
@@ -48,20 +51,20 @@ def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) 
     return clip_CTHW
 
 
-def warp(clip_CTHW: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    """Turned, sheared and stretched about the centre: a linear map whose entries are drawn around the identity's."""
+def warp(clip_CTHW: Tensor, box: Box, strength: float, rng: np.random.Generator) -> Tensor:
+    """The box, turned, sheared and stretched about its centre by a map with entries drawn around the identity's."""
     if strength == 0:
-        return clip_CTHW
-    return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)))
+        return transforms.crop(clip_CTHW, *box)
+    return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)), box)
 
 
-def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
+def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
     """Short side to a drawn size (rounded half to even), then a random square of it."""
     side = round(rng.uniform(*spec.augment.jitter))
     scaled = transforms.scaled_to(clip_CTHW, side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
     top, left = _random_place(height, width, transforms.random_crop_bounds(height, width, spec.size), spec, rng)
-    return transforms.crop(scaled, top, left, spec.size, spec.size)
+    return scaled, (top, left, spec.size, spec.size)
 
 
 def _random_place(
@@ -79,30 +82,31 @@ def _offset(room: int, middle: float, reach: float, rng: np.random.Generator) ->
     return first + int(rng.integers(round(room * reach), endpoint=True))
 
 
-def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
-    """TSN: one of ten crop shapes at one of thirteen places, scaled to the clip's size."""
+def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """TSN: one of ten crop shapes at one of thirteen places."""
     height, width = clip_CTHW.shape[-2:]
     sizes = transforms.multiscale_sizes(height, width)
     crop_width, crop_height = sizes[rng.integers(len(sizes))]
     places = transforms.multiscale_offsets(height, width, crop_width, crop_height)
     left, top = places[rng.integers(len(places))]
-    part = transforms.crop(clip_CTHW, top, left, crop_height, crop_width)
-    return transforms.resize(part, spec.size, spec.size, spec.antialias)
+    return clip_CTHW, (top, left, crop_height, crop_width)
 
 
-def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
-    """A random share and aspect of the picture, scaled to the clip's size; the whole picture if none fits."""
+def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """A random share and aspect of the picture; the whole picture if none fits."""
     height, width = clip_CTHW.shape[-2:]
     h, w = _random_shape(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (height, width)
     top, left = _random_place(height, width, (height - h, width - w), spec, rng)
-    return transforms.resize(transforms.crop(clip_CTHW, top, left, h, w), spec.size, spec.size, spec.antialias)
+    return clip_CTHW, (top, left, h, w)
 
 
-def centre_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Tensor:
-    return transforms.view_crops(clip_CTHW, spec, 1)[0]
+def centre_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """The middle view of a test clip."""
+    (view,) = transforms.view_crops(clip_CTHW, spec, 1)
+    return view, (0, 0, spec.size, spec.size)
 
 
-CROPS: dict[str, Callable[[Tensor, ClipSpec, np.random.Generator], Tensor]] = {
+CROPS: dict[str, Callable[[Tensor, ClipSpec, np.random.Generator], Cut]] = {
     "jitter": jitter_crop,
     "multiscale": multiscale_crop,
     "resized": resized_crop,

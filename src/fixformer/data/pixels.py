@@ -13,6 +13,8 @@ from torch import Tensor
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)
 FILL = 128
+
+Box = tuple[int, int, int, int]  # top, left, height, width
 ENOUGH_PIXELS = 1 << 16
 IDENTITY = np.arange(256)
 
@@ -129,28 +131,29 @@ def _sparse(clip_CTHW: Tensor) -> Tensor:
     return clip_CTHW[:, :, ::step, ::step]
 
 
-def affine(clip_CTHW: Tensor, matrix: np.ndarray) -> Tensor:
-    """Sample every output pixel (x, y) at `matrix @ (x, y, 1)` of the input, bilinear, grey outside.
+def affine(clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None) -> Tensor:
+    """Sample every pixel (x, y) at `matrix @ (x, y, 1)` of the input, bilinear, grey outside; a box of it if given.
 
     The frames move alike, so a pixel's bytes of all frames and colours are gathered as one row, four rows a pixel, and
     blended with weights of 1/128 in 16-bit integers: three times as fast as `grid_sample`.
     """
     channels, frames, height, width = clip_CTHW.shape
+    box = box or (0, 0, height, width)
     framed = torch.full((height + 2, width + 2, channels * frames), FILL, dtype=torch.uint8)
     framed[1:-1, 1:-1] = clip_CTHW.permute(2, 3, 0, 1).contiguous().flatten(2)
-    first, weights = _corners(matrix, height, width)
+    first, weights = _corners(matrix, height, width, box)
     rows, step = framed.view(-1, channels * frames), width + 2
-    blended = torch.full((height * width, channels * frames), 64, dtype=torch.int16)
+    blended = torch.full((len(first), channels * frames), 64, dtype=torch.int16)
     for offset, weight in zip((0, 1, step, step + 1), weights, strict=True):
         blended += rows.index_select(0, first + offset).short().mul_(weight[:, None])
     pixels = (blended >> 7).to(torch.uint8).view(-1, frames)
-    frames_THWC = torch.from_numpy(np.ascontiguousarray(pixels.numpy().T)).view(frames, height, width, channels)
+    frames_THWC = torch.from_numpy(np.ascontiguousarray(pixels.numpy().T)).view(frames, *box[2:], channels)
     return frames_THWC.permute(3, 0, 1, 2)
 
 
-def _corners(matrix: np.ndarray, height: int, width: int) -> tuple[Tensor, list[Tensor]]:
-    """Of every output pixel: the row of its upper left neighbour in the framed input, and the weights of all four."""
-    y, x = torch.arange(height)[:, None], torch.arange(width)
+def _corners(matrix: np.ndarray, height: int, width: int, box: Box) -> tuple[Tensor, list[Tensor]]:
+    """Of every pixel of the box: the row of its upper left neighbour in the framed input, and the four weights."""
+    y, x = torch.arange(box[0], box[0] + box[2])[:, None], torch.arange(box[1], box[1] + box[3])
     (a, b, c), (d, e, f) = matrix.tolist()
     # one pixel of frame on each side; whatever lies further out falls on it
     x_in = (a * x + b * y + c + 1).clamp_(0, width + 1).flatten()
@@ -162,17 +165,17 @@ def _corners(matrix: np.ndarray, height: int, width: int) -> tuple[Tensor, list[
     return (top * (width + 2) + left).long(), [weight.short() for weight in weights]
 
 
+def about_centre(clip_CTHW: Tensor, linear: np.ndarray, box: Box | None = None) -> Tensor:
+    """`affine` by a 2 x 2 matrix that leaves the centre where it is: the picture's or, if given, the box's."""
+    top, left, height, width = box or (0, 0, *clip_CTHW.shape[-2:])
+    centre = np.array([left + (width - 1) / 2, top + (height - 1) / 2])
+    return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]), box)
+
+
 def rotate(clip_CTHW: Tensor, degrees: float) -> Tensor:
     """Counter-clockwise about the centre."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return about_centre(clip_CTHW, np.array([[c, -s], [s, c]]))
-
-
-def about_centre(clip_CTHW: Tensor, linear: np.ndarray) -> Tensor:
-    """`affine` by a 2 x 2 matrix that leaves the centre of the picture where it is."""
-    height, width = clip_CTHW.shape[-2:]
-    centre = np.array([width - 1, height - 1]) / 2
-    return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]))
 
 
 def shear_x(clip_CTHW: Tensor, slope: float) -> Tensor:
