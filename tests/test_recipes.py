@@ -9,7 +9,9 @@ from fixformer.errors import UnknownName
 from fixformer.models.registry import create_model
 from fixformer.recipes import RECIPES, describe_recipe, get_recipe
 
-NAMES = {"demo", "folder", "lsa64", "ssv2", "k400", "k600", "ssv2_released", "k400_released", "k600_released", "images"}
+LSA64 = {"lsa64", "lsa64_all"}
+PAPER = {"ssv2", "k400", "k600", "ssv2_released", "k400_released", "k600_released"}
+NAMES = {"demo", "folder", "images", *LSA64, *PAPER}
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -73,7 +75,9 @@ def test_the_released_configurations() -> None:
     assert (ssv2.eval.views, k400.eval.views, ssv2.eval.aggregate) == ("2x3", "4x3", "logits")
 
 
-def test_lsa64_never_mirrors_and_never_shares_signers() -> None:
-    config = get_recipe("lsa64")
-    assert config.clip.augment.flip == 0
-    assert (config.data.kind, config.data.recording_set) == ("lsa64", 1)
+def test_lsa64_never_mirrors_and_its_model_fits_that_of_all_signs() -> None:
+    some, every = (get_recipe(name) for name in ("lsa64", "lsa64_all"))
+    assert some.clip.augment.flip == every.clip.augment.flip == 0
+    assert (some.data.kind, some.data.recording_set) == ("lsa64", 1)
+    assert (every.data.kind, every.data.recording_set) == ("lsa64", None)
+    assert some.model_settings == every.model_settings

@@ -2,7 +2,7 @@
 
 python tools/collect_lsa64.py ../shared/data/lsa64 results/lsa64_23.json runs/lsa64_seed0 runs/lsa64_seed1
 
-Runs that were not finished are listed under "tried", with what they scored on the way.
+Runs that were not finished, or had other settings than the recipe has, are listed under "tried".
 """
 
 import json
@@ -26,7 +26,8 @@ from fixformer.train_config import TrainConfig, changes
 from fixformer.training.log import read_log
 
 # Said by "clips", "seed" and "init", or of no interest here.
-ELSEWHERE = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages", "seed", "init", "eval")
+CLIPS = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages")
+ELSEWHERE = (*CLIPS, "seed", "init", "eval", "recipe", "optim.warmup_epochs")
 PROBE = {"frames": 8, "short_side": 24}
 
 
@@ -44,7 +45,7 @@ def one_run(home: Path) -> dict[str, Any]:
         "clips": ", ".join(sizes) or f"{config['clip']['frames']}x{config['clip']['size']}:{config['epochs']}",
         "unlike_recipe": _unlike_recipe(config),
         "threads": config["run"]["threads"],
-        "minutes_of_training": steps[-1]["seconds"] / 60,
+        "minutes": steps[-1]["seconds"] / 60,
         "data_wait": mean(row["data_wait"] for row in steps),
         "scores": [{"epoch": epoch, "minutes": minutes, "video_top1": top1} for epoch, minutes, top1 in scores],
     }
@@ -56,9 +57,14 @@ def one_run(home: Path) -> dict[str, Any]:
 
 
 def _unlike_recipe(config: dict[str, Any]) -> list[str]:
-    """Settings of the run, other than its clips and schedule, that the recipe has otherwise today."""
-    found = changes(get_recipe(config["recipe"]), load(TrainConfig, config))
+    """Settings of the run, other than its clips and schedule, that today's recipe for these signs has otherwise."""
+    recipe = get_recipe("lsa64_all" if config["data"]["recording_set"] is None else "lsa64")
+    found = changes(recipe, load(TrainConfig, config))
     return [change for change in found if not change.startswith(ELSEWHERE)]
+
+
+def _is_the_recipe(run: dict[str, Any]) -> bool:
+    return "metrics" in run and not run["unlike_recipe"]
 
 
 def pixels(samples: list[Sample]) -> tuple[np.ndarray, np.ndarray]:
@@ -82,8 +88,8 @@ def main() -> None:
         "classes": len(index.labels),
         "videos": {"train": len(train[1]), "test": len(test[1])},
         "probe": {**PROBE, "video_top1": probe.accuracy},
-        "runs": [run for run in found if "metrics" in run],
-        "tried": [run for run in found if "metrics" not in run],
+        "runs": [run for run in found if _is_the_recipe(run)],
+        "tried": [run for run in found if not _is_the_recipe(run)],
     }
     write_json(Path(out), result)
 

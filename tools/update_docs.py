@@ -1,8 +1,8 @@
 """Write the tables of README and docs from the JSON files in results/: `make docs`.
 
-A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; NAME is a file results/NAME.json that a command of
-this repository wrote, and a function below that turns it into Markdown. With --check nothing is written and a stale
-page is an error.
+A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; `TABLES` says from which files that commands of
+this repository wrote, and which function turns them into Markdown. With --check nothing is written and a stale page is
+an error.
 """
 
 import json
@@ -108,23 +108,47 @@ def bench_train(result: dict[str, Any]) -> str:
     return markdown(["activations", "seconds a step", "peak GB"], rows) + note + "\n"
 
 
-def lsa64(result: dict[str, Any]) -> str:
-    """The probe, every finished run, and what the others had when they were stopped."""
+def lsa64(*results: dict[str, Any]) -> str:
+    """One row for each set of signs: the recipe's runs of it, the probe beside them."""
+    rows = []
+    for result in results:
+        runs, videos = result["runs"], result["videos"]
+        scores = ", ".join(f"{run['metrics']['video_top1']:.1%}" for run in runs)
+        rows.append(
+            [
+                f"{result['classes']} signs, {videos['train']:,} / {videos['test']} videos",
+                f"`{runs[0]['init']}`" if runs[0]["init"] else "nothing",
+                f"{result['probe']['video_top1']:.1%}",
+                f"**{scores}** (seed {', '.join(str(run['seed']) for run in runs)})",
+                ", ".join(f"{run['minutes']:.0f}" for run in runs),
+                runs[0]["protocol_line"].replace("|", "·"),
+            ]
+        )
+    header = ["LSA64, unseen signers", "start", "linear probe on pixels", "`fixformer_tiny`", "minutes", "protocol"]
+    return markdown(header, rows)
+
+
+def lsa64_runs(result: dict[str, Any]) -> str:
+    """The probe, the recipe's runs, and what else was tried."""
     probe = result["probe"]
     size = f"{probe['frames']}x{probe['short_side']}"
     rows = [["linear probe on pixels", size, "", f"{probe['video_top1']:.1%}", ""]]
-    for run in result["runs"]:
-        score = f"**{run['metrics']['video_top1']:.1%}**"
-        rows.append([f"seed {run['seed']}", *_clips(run), score, run["protocol_line"]])
-    for run in result["tried"]:
-        last = run["scores"][-1]
-        what = "; ".join(["tried", f"seed {run['seed']}", *map(_short, run["unlike_recipe"])])
-        when = f"one view after {last['epoch']} epochs, then stopped"
-        rows.append([what, *_clips(run), f"{last['video_top1']:.1%}", when])
+    rows += [_run(run, "recipe") for run in result["runs"]] + [_run(run, "tried") for run in result["tried"]]
     videos = result["videos"]
     note = f"\n{result['classes']} signs, {videos['train']:,} videos of signers 1-8 for training, {videos['test']} of "
-    note += "signers 9 and 10 for testing. Each run had one thread, two at a time on two cores.\n"
+    note += "signers 9 and 10 for testing.\n"
     return markdown(["", "clips (frames x pixels : epochs)", "minutes", "video top-1", "protocol"], rows) + note
+
+
+def _run(run: dict[str, Any], kind: str) -> list[str]:
+    start = [f"from `{run['init']}`"] if run["init"] else []
+    what = "; ".join([kind, f"seed {run['seed']}", *start, *map(_short, run["unlike_recipe"])])
+    if "metrics" in run:
+        score, protocol = run["metrics"]["video_top1"], run["protocol_line"].replace("|", "·")
+    else:
+        last = run["scores"][-1]
+        score, protocol = last["video_top1"], f"one view after {last['epoch']} epochs, then stopped"
+    return [what, run["clips"], f"{run['minutes']:.0f}", f"{score:.1%}", protocol]
 
 
 def _short(change: str) -> str:
@@ -132,25 +156,22 @@ def _short(change: str) -> str:
     return f"{name.rpartition('.')[2]} {values.rpartition(' -> ')[2]}"
 
 
-def _clips(run: dict[str, Any]) -> list[str]:
-    return [run["clips"], f"{run['minutes_of_training']:.0f}"]
-
-
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "bench_model": bench_model,
-    "bench_attention": bench_attention,
-    "bench_data": bench_data,
-    "bench_train": bench_train,
-    "lsa64_23": lsa64,
-    "lsa64_64": lsa64,
+TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
+    "bench_model": (bench_model, ["bench_model"]),
+    "bench_attention": (bench_attention, ["bench_attention"]),
+    "bench_data": (bench_data, ["bench_data"]),
+    "bench_train": (bench_train, ["bench_train"]),
+    "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
+    "lsa64_23": (lsa64_runs, ["lsa64_23"]),
+    "lsa64_64": (lsa64_runs, ["lsa64_64"]),
 }
 
 
 def filled(page: str) -> str:
     def table(match: re.Match[str]) -> str:
-        name = match[2]
-        result = json.loads((ROOT / "results" / f"{name}.json").read_text())
-        return match[1] + TABLES[name](result) + match[3]
+        function, names = TABLES[match[2]]
+        results = [json.loads((ROOT / "results" / f"{name}.json").read_text()) for name in names]
+        return match[1] + function(*results) + match[3]
 
     return MARKED.sub(table, page)
 

@@ -18,7 +18,8 @@ class Videos:
 
 
 def planned(**settings: Any) -> Plan:
-    config = apply_overrides(get_recipe("lsa64"), {"data.path": "x", "cache": "y", "warmup_epochs": 0, **settings})
+    fixed = {"data.path": "x", "cache": "y", "warmup_epochs": 0, "patch_size": 8, "keep_short_side": 72}
+    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings})
     return make_plan(config, Videos())  # type: ignore[arg-type]
 
 
