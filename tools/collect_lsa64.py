@@ -27,7 +27,7 @@ from fixformer.training.log import read_log
 
 # Said by "clips", "seed" and "init", or of no interest here.
 CLIPS = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages")
-ELSEWHERE = (*CLIPS, "seed", "init", "eval", "recipe", "optim.warmup_epochs")
+ELSEWHERE = (*CLIPS, "data.workers", "seed", "init", "eval", "recipe", "optim.warmup_epochs")
 PROBE = {"frames": 8, "short_side": 24}
 
 

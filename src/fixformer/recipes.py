@@ -90,7 +90,7 @@ def _lsa64(clip: ClipSpec) -> TrainConfig:
     return TrainConfig(
         model="fixformer_tiny",
         model_settings={**SMALL_SET, "patch_size": 16, "dropout": 0.3, "drop_path": 0.1},
-        data=DataConfig(kind="lsa64", workers=0, cache="auto"),
+        data=DataConfig(kind="lsa64", workers=1, cache="auto"),
         clip=clip,
         batch_size=16,
         smoothing=0.1,
