@@ -1,6 +1,6 @@
 """Write a JSON with the scores of runs on LSA64, and of a linear probe on pixels beside them.
 
-python tools/collect_lsa64.py ../shared/data/lsa64 results/lsa64_23.json runs/lsa64_seed0 runs/lsa64_seed1
+python tools/collect_lsa64.py ../shared/data/lsa64 results/lsa64_23.json runs/lsa64_23_seed0 runs/lsa64_23_seed1
 
 Runs that were not finished, or had other settings than the recipe has, are listed under "tried".
 """
@@ -27,7 +27,7 @@ from fixformer.training.log import read_log
 
 # Said by "clips", "seed" and "init", or of no interest here.
 CLIPS = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages")
-ELSEWHERE = (*CLIPS, "data.workers", "seed", "init", "eval", "recipe", "optim.warmup_epochs")
+ELSEWHERE = (*CLIPS, "seed", "init", "eval", "recipe", "optim.warmup_epochs")
 PROBE = {"frames": 8, "short_side": 24}
 
 

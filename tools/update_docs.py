@@ -19,7 +19,8 @@ MARKED = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    # a bar would end its cell
+    return "".join(f"| {' | '.join(cell.replace('|', '·') for cell in line)} |\n" for line in lines)
 
 
 def bench_model(result: dict[str, Any]) -> str:
@@ -121,7 +122,7 @@ def lsa64(*results: dict[str, Any]) -> str:
                 f"{result['probe']['video_top1']:.1%}",
                 f"**{scores}** (seed {', '.join(str(run['seed']) for run in runs)})",
                 ", ".join(f"{run['minutes']:.0f}" for run in runs),
-                runs[0]["protocol_line"].replace("|", "·"),
+                runs[0]["protocol_line"],
             ]
         )
     header = ["LSA64, unseen signers", "start", "linear probe on pixels", "`fixformer_tiny`", "minutes", "protocol"]
@@ -144,7 +145,7 @@ def _run(run: dict[str, Any], kind: str) -> list[str]:
     start = [f"from `{run['init']}`"] if run["init"] else []
     what = "; ".join([kind, f"seed {run['seed']}", *start, *map(_short, run["unlike_recipe"])])
     if "metrics" in run:
-        score, protocol = run["metrics"]["video_top1"], run["protocol_line"].replace("|", "·")
+        score, protocol = run["metrics"]["video_top1"], run["protocol_line"]
     else:
         last = run["scores"][-1]
         score, protocol = last["video_top1"], f"one view after {last['epoch']} epochs, then stopped"

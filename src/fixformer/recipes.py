@@ -86,12 +86,12 @@ def folder() -> TrainConfig:
     )
 
 
-def _lsa64(clip: ClipSpec) -> TrainConfig:
+def _lsa64(focus: float, augment: Augment) -> TrainConfig:
     return TrainConfig(
         model="fixformer_tiny",
         model_settings={**SMALL_SET, "patch_size": 16, "dropout": 0.3, "drop_path": 0.1},
         data=DataConfig(kind="lsa64", workers=1, cache="auto"),
-        clip=clip,
+        clip=ClipSpec(frames=8, size=96, focus=focus, keep_frames=32, keep_short_side=128, augment=augment),
         batch_size=16,
         smoothing=0.1,
         ema=0.998,
@@ -108,8 +108,7 @@ def lsa64_all() -> TrainConfig:
     pixels scores 70 %.
     Command: torchrun --standalone --nproc-per-node 2 -m fixformer train lsa64_all --data lsa64 threads=1
     """
-    augment = Augment(jitter=(96, 116), reach=0.6, colour=0.4, span=0.8)
-    config = _lsa64(ClipSpec(frames=8, size=96, focus=0.4, keep_frames=32, keep_short_side=128, augment=augment))
+    config = _lsa64(0.4, Augment(jitter=(96, 116), reach=0.6, colour=0.4, span=0.8))
     optim = replace(config.optim, warmup_epochs=2)
     return replace(config, epochs=36, stages=(Stage(24, 8, 64), Stage(12, 8, 96)), optim=optim)
 
@@ -123,8 +122,7 @@ def lsa64() -> TrainConfig:
     probe on pixels scores 64 %.
     Command: fixformer train lsa64 --data lsa64 --init runs/lsa64_all
     """
-    augment = Augment(jitter=(96, 140), reach=0.6, warp=0.25, colour=0.4, span=0.8)
-    config = _lsa64(ClipSpec(frames=8, size=96, focus=0.35, keep_frames=32, keep_short_side=128, augment=augment))
+    config = _lsa64(0.35, Augment(jitter=(96, 140), reach=0.6, warp=0.25, colour=0.4, span=0.8))
     data, optim = replace(config.data, recording_set=1), replace(config.optim, warmup_epochs=0.5)
     return replace(config, data=data, epochs=24, optim=optim)
 

@@ -13,10 +13,11 @@ from fixformer.errors import UserError
 
 @pytest.mark.slow
 def test_rows_pair_ours_with_the_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = bench_model("fixformer_tiny", frames=[1], sizes=[32], threads=1, rounds=1)
+    result = bench_model("fixformer_tiny", frames=[1, 2], sizes=[32], threads=1, rounds=1)
     assert json.loads(json.dumps(result)) == result
-    cases = [(row["variant"], row["backward"]) for row in result["rows"]]
-    assert cases == [("ours", False), ("softmax", False), ("ours", True), ("softmax", True)]
+    cases = [(row["frames"], row["variant"], row["backward"]) for row in result["rows"]]
+    forward = [(frames, variant, False) for frames in (1, 2) for variant in ("ours", "softmax")]
+    assert cases == [*forward, (1, "ours", True), (1, "softmax", True)]
     for row in result["rows"]:
         assert row["seconds"] > 0
         assert row["peak_memory_bytes"] >= row["memory_before_bytes"] > 0
