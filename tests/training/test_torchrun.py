@@ -34,11 +34,9 @@ def trace(run_directory: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_processes_are_one_that_takes_the_batch_in_two_parts(
-    run: Run, settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_two_processes_have_the_losses_of_one(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
     """Dropout, mixing and augmentation included; the videos of the evaluation are divided, each scored once."""
-    alone = run("alone", micro_batch=2, epochs=2)
+    alone = run("alone", epochs=2)
     metrics = torchrun({**settings, "epochs": 2, "output": tmp_path / "two"})
     assert trace(tmp_path / "two") == pytest.approx(trace(alone.output), rel=1e-5)
     assert len(trace(alone.output)) == 12
@@ -80,7 +78,7 @@ def test_a_number_of_videos_that_cannot_be_divided(settings: dict[str, Any], tmp
 def test_a_sharded_run_is_the_same_run_and_goes_on_unsharded(
     run: Run, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    alone = run("alone", micro_batch=2, epochs=2)
+    alone = run("alone", epochs=2)
     torchrun({**settings, "epochs": 2, "output": tmp_path / "sharded", "shard": True, "die_at": 9, "save.steps": 4},
              "--max-restarts", "1")  # fmt: skip
     assert trace(tmp_path / "sharded") == pytest.approx(trace(alone.output), rel=1e-4)

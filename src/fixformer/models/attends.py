@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.model_config import ModelConfig
+from fixformer.models.noise import clip_noise
 from fixformer.models.patterns import Grid
 from fixformer.ops import linear_attention, softmax_attention
 from fixformer.ops.cosformer import cosformer_attention
@@ -167,7 +168,7 @@ def first_landmarks(q_GhNE: Tensor, at_random: bool) -> Tensor:
     """The token a selection of landmarks starts from, for every sequence and head."""
     G, h, N, _ = q_GhNE.shape
     if at_random:
-        return torch.randint(N, (G, h), device=q_GhNE.device)
+        return clip_noise(lambda rows: torch.randint(N, (rows, h), device=q_GhNE.device), G)
     return torch.zeros(G, h, dtype=torch.long, device=q_GhNE.device)
 
 
@@ -224,7 +225,11 @@ class LaraAttend(Attend):
         q_GhCE = self.query_landmarks(q_GhNE, grid)
         k_GhCE = self.key_landmarks(k_GhNE, grid)
         k_GhCE = k_GhCE if len(grid) == 1 else mix_landmarks(k_GhCE)
-        return q_GhCE, k_GhCE, torch.randn_like(q_GhCE) if self.training else None
+        if not self.training:
+            return q_GhCE, k_GhCE, None
+        like = {"device": q_GhCE.device, "dtype": q_GhCE.dtype}
+        noise_GhCE = clip_noise(lambda rows: torch.randn(rows, *q_GhCE.shape[1:], **like), len(q_GhCE))
+        return q_GhCE, k_GhCE, noise_GhCE
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         return lara_attention(q_GhNE, k_GhNE, v_GhNE, *self.proposals(q_GhNE, k_GhNE, grid))

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fixformer.models.noise import Dropout, DropPath
+
 
 class PatchEmbed(nn.Module):
     """Frames to tokens: one convolution per frame, overlapping when the stride is below the patch size."""
@@ -164,21 +166,6 @@ class ConvMlp(Mlp):
         return F.gelu(h_NHWD).unflatten(0, x_BTHWD.shape[:2])
 
 
-class DropPath(nn.Module):
-    """Drop a residual branch for whole clips, in training only."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x_BTHWD: Tensor) -> Tensor:
-        if not self.training or self.rate == 0:
-            return x_BTHWD
-        keep = 1 - self.rate
-        mask = x_BTHWD.new_empty(len(x_BTHWD), *[1] * (x_BTHWD.ndim - 1)).bernoulli_(keep)
-        return x_BTHWD * mask / keep
-
-
 class Branch(nn.Module):
     """x + body(norm(x)): the shape of every part of a block. `context` is what the body needs beside x."""
 
@@ -201,7 +188,7 @@ class MeanPool(nn.Module):
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
         self.width = dim
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         return self.dropout(x_BTHWD.mean((2, 3))).mean(1)
@@ -219,7 +206,7 @@ class GridPool(nn.Module):
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
         self.reduce = nn.Linear(dim, dim // 4)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.width = math.prod(self.cells) * (dim // 4)
 
     def forward(self, x_BTHWD: Tensor) -> Tensor:
@@ -243,7 +230,7 @@ class MlpHead(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(dim, eps=1e-5)
         self.fc1 = nn.Linear(dim, hidden)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.fc = nn.Linear(hidden, num_classes)
 
     def pre_logits(self, x_BD: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ Legend: B clips of this process, C colours, T frames, H height, W width, K class
 """
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from fixformer.distributed import World
 from fixformer.errors import NotFinite, Stopped
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import score_split
+from fixformer.models.noise import share_of_batch
 from fixformer.stop import StopRequest
 from fixformer.train_config import Stage, TrainConfig
 from fixformer.training.display import Display
@@ -148,8 +150,8 @@ class Trainer:
         micro = self.config.micro_batch or count
         for start in range(0, count, micro):
             part = slice(start, start + micro)
-            self._seed(self.world.rank * count + start)
-            with self.learner.accumulating(start + micro >= count):
+            self._seed()
+            with self._share(start, min(start + micro, count), count), self.learner.accumulating(start + micro >= count):
                 with self.learner.autocast():
                     logits_BK = self.learner.forward(video_BCTHW[part])
                 loss = soft_cross_entropy(logits_BK, targets_BK[part]) * (len(logits_BK) / count)
@@ -166,9 +168,13 @@ class Trainer:
         mixed = mix_batch(batch.inputs(spec, self.world.device), labels_B, spec.augment, rng)
         return mixed.video_BCTHW, soft_targets(mixed, len(self.index.labels), self.config.smoothing)
 
-    def _seed(self, place: int) -> None:
+    def _share(self, start: int, stop: int, count: int) -> AbstractContextManager[None]:
         """Dropout depends on the step and the place in the global batch, not on the process or on what came before."""
-        torch.manual_seed(int(generator(self.config.seed, self.at.step, place, "dropout").integers(2**62)))
+        first = self.world.rank * count
+        return share_of_batch(first + start, first + stop, self.world.size * count, self.world.device)
+
+    def _seed(self) -> None:
+        torch.manual_seed(int(generator(self.config.seed, self.at.step, "dropout").integers(2**62)))
 
     def _advance(self, steps: int) -> None:
         self.at.step += 1

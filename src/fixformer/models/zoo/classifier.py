@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fixformer.models.base import VideoModel
 from fixformer.models.layers import LinearHead
+from fixformer.models.noise import Dropout
 from fixformer.number_checks import check_positive, check_rates
 
 
@@ -26,7 +27,7 @@ class PooledClassifier(VideoModel):
         check_rates(dropout=dropout)
         self.num_features = num_features
         self.head_std, self.head_bias = std, bias
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = LinearHead(num_features, self.num_classes)
         self.reset_classifier(self.num_classes)
 

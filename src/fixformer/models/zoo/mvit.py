@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.layers import DropPath, PositionEmbed, TimeEmbed, resize_tables
+from fixformer.models.layers import PositionEmbed, TimeEmbed, resize_tables
+from fixformer.models.noise import DropPath
 from fixformer.models.registry import register
 from fixformer.models.zoo.checkpointing import run
 from fixformer.models.zoo.classifier import PooledClassifier
