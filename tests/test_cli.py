@@ -1,6 +1,7 @@
 """The command line as a user meets it: real processes, exit status, one sentence for an error."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -61,6 +62,7 @@ def test_cost_with_settings_as_json() -> None:
         (("eval", "no/such/run"), ["no/such/run", "does not exist"]),
         (("eval", "no/such/run", "lables=x"), ["lables", "labels"]),
         (("predict", "no/such/run", "clip.mp4"), ["no/such/run", "does not exist"]),
+        (("predict", "no/such/run"), ["no video to classify"]),
     ],
 )
 def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words: list[str]) -> None:
@@ -69,6 +71,23 @@ def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert all(word in done.stderr for word in words)
+
+
+def test_settings_may_stand_on_both_sides_of_options() -> None:
+    """The mistake that is named is in the last of them; a value of an option is no setting."""
+    done = fixformer("train", "demo", "epochs=3", "--data", "a=b", "--dry-run", "size=64", "--no-resume", "epocs=4")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "epocs" in done.stderr
+    done = fixformer("eval", "no/such/run", "labels=x", "--views", "2x3", "kind=csv", "--json")
+    assert "no/such/run does not exist" in done.stderr
+
+
+def test_names_that_do_not_fit_the_terminal_are_printed_all_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fixformer.cli", "recipes", "ssv2"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "\\u03be 1" in done.stdout
 
 
 def test_bad_usage_is_status_2() -> None:

@@ -6,14 +6,21 @@ Blocks marked `console` are for other machines, or would start this very test.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch.distributed.run import get_args_parser
 
+from fixformer.cli import main
 from fixformer.data.synthetic import make_clip
+from fixformer.recipes import RECIPES, describe_recipe
+from fixformer.train_config import TrainConfig
+from fixformer.training.run import resolve_config
 from videos import encode
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +69,38 @@ def test_block_runs(kind: str, text: str, place: Path) -> None:
         evaluation = json.loads((place / "demo" / "evaluation" / "evaluation.json").read_text())
         assert evaluation["metrics"]["video_top1"] >= 0.9
         assert "data:image/png;base64" in (place / "demo" / "report.html").read_text()
+
+
+def train_commands() -> list[str]:
+    """Of all pages and recipes, also those for other machines; continued lines joined."""
+    texts = [page.read_text() for page in PAGES] + [describe_recipe(name) for name in RECIPES]
+    lines = [line.strip() for text in texts for line in text.replace("\\\n", " ").splitlines()]
+    return sorted({line.removeprefix("Command: ") for line in lines if "fixformer train " in line and "`" not in line})
+
+
+@pytest.mark.parametrize("command", train_commands())
+def test_commands_for_other_machines_are_understood(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By torchrun and by the command line, up to the complete config; only the data and the machines are lacking."""
+    launcher, _, words = command.removesuffix("&").partition("fixformer train ")
+    monkeypatch.chdir(tmp_path)
+    seen: list[TrainConfig] = []
+
+    def resolve(recipe: str, *, resume: bool = False, fork: bool = False, **settings: Any) -> None:
+        seen.append(resolve_config(recipe, **settings))
+        raise SystemExit(0)
+
+    (tmp_path / "videos").mkdir()
+    monkeypatch.setattr("fixformer.training.run.train", resolve)
+    monkeypatch.setattr("fixformer.training.run.plan", resolve)
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", *shlex.split(words)])
+    assert (stopped.value.code, len(seen)) == (0, 1)
+    if "torchrun" in launcher:
+        asked = get_args_parser().parse_args([*shlex.split(launcher.partition("torchrun ")[2]), "fixformer"])
+        assert asked.module
+        assert seen[0].batch_size % int(asked.nproc_per_node) == 0
 
 
 def test_the_first_screen_has_the_two_commands() -> None:

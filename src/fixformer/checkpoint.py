@@ -5,6 +5,7 @@ Nothing in it is ever unpickled. Training adds its own files beside these two (`
 
 import json
 import platform
+import shutil
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -91,6 +92,7 @@ def write_model(folder: Path, tensors: dict[str, Tensor], info: CheckpointInfo) 
     """The two files of a checkpoint, into an existing directory."""
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
     (folder / CONFIG).write_text(json.dumps(info.to_json(), indent=1) + "\n")
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors makes files that only their owner may read
 
 
 def find_checkpoint(path: str | Path) -> Path:

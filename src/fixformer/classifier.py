@@ -3,6 +3,7 @@
 Legend: V views, K classes, C colours, T frames, H height, W width, D width of the features.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fixformer.checkpoint import CheckpointInfo, load_model
-from fixformer.data.decode import Source
+from fixformer.data.decode import DecodeError, Source
+from fixformer.data.sampling import ShortVideoError
 from fixformer.data.views import file_views
 from fixformer.distributed import choose_device
 from fixformer.errors import UserError
@@ -82,6 +84,16 @@ class Classifier:
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         guesses = [Guess(self.labels[number], share) for number, share in pairs]
         return Prediction(_name(file), config.views, guesses, combine(logits_1VK, config.aggregate)[0])
+
+    def predict_each(
+        self, files: Iterable[str], *, views: str | None = None, top_k: int = 5
+    ) -> Iterator[Prediction | UserError]:
+        """Classify many videos; one that cannot be read gives its error in its place and does not stop the others."""
+        for file in files:
+            try:
+                yield self.predict(file, views=views, top_k=top_k)
+            except (DecodeError, ShortVideoError) as error:
+                yield error
 
     @torch.no_grad()
     def features(self, file: Source, *, views: str | None = None) -> Tensor:

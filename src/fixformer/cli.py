@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal
 
@@ -281,7 +282,7 @@ def predict(
     device: str = "auto",
     json: bool = False,
 ) -> None:
-    """Classify videos with the preprocessing of the checkpoint.
+    """Classify videos with the preprocessing of the checkpoint; exit status 1 if one cannot be read.
 
     Args:
         checkpoint: a checkpoint, or the directory of a run.
@@ -294,13 +295,21 @@ def predict(
     from fixformer.bench.show import print_json, print_prediction
     from fixformer.classifier import load
 
+    if not files:
+        raise UserError("no video to classify; give one or more files after the checkpoint.")
     classifier = load(checkpoint, device=device)
-    predictions = [classifier.predict(file, views=views, top_k=top_k) for file in files]
+    predictions = []
+    for found in classifier.predict_each(files, views=views, top_k=top_k):
+        if isinstance(found, UserError):
+            print(f"fixformer: {found}", file=sys.stderr)
+            continue
+        predictions.append(found.to_json())
+        if not json:
+            print_prediction(found)
     if json:
-        print_json([prediction.to_json() for prediction in predictions])
-        return
-    for prediction in predictions:
-        print_prediction(prediction)
+        print_json(predictions)
+    if len(predictions) < len(files):
+        raise SystemExit(1)
 
 
 app.command(bench, name="bench", help="Measure speed and memory on this machine.")
@@ -319,10 +328,31 @@ def _print_once(result: object) -> None:
         print_json(result) if isinstance(result, dict) else print(result)
 
 
+def _settings_together(words: list[str]) -> list[str]:
+    """Settings of `train` and `eval` may stand on both sides of options; the parser wants them in one place."""
+    verb = {"train": train, "eval": evaluate}.get(words[0] if words else "")
+    if verb is None:
+        return words
+    switches = {f"--{name.replace('_', '-')}" for name, kind in verb.__annotations__.items() if kind is bool}
+    places, options = [words[0]], []
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            places.append(word)
+            continue
+        options.append(word)
+        if word.startswith("--") and "=" not in word and word not in switches and not word.startswith("--no-"):
+            options += [value for value in [next(rest, None)] if value is not None]
+    return places + options
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `fixformer` command."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files and classes need not fit the terminal
     try:
-        app.cli(prog="fixformer", description=_DESCRIPTION, args=args)
+        words = _settings_together(list(sys.argv[1:] if args is None else args))
+        app.cli(prog="fixformer", description=_DESCRIPTION, args=words)
     except UserError as error:
         print(f"fixformer: {error}", file=sys.stderr)
         raise SystemExit(1) from None

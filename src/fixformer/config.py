@@ -6,6 +6,7 @@ the same object from them and refuses unknown names, wrong types and values out 
 
 import types
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from math import inf
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
@@ -67,7 +68,7 @@ class Augment:
         for name in ("flip", "erase"):
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "a probability")
         for name in ("rand_std", "colour", "mixup", "cutmix"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+            _require(0 <= getattr(self, name) < inf, name, getattr(self, name), "a finite number of at least 0")
         _require(self.rand_ops >= 1, "rand_ops", self.rand_ops, "at least 1")
         _require(0 <= self.rand_magnitude <= 10, "rand_magnitude", self.rand_magnitude, "from 0 to 10")
         _require(0 <= self.hue <= 0.5, "hue", self.hue, "from 0 to 0.5")
@@ -191,7 +192,7 @@ class DataConfig:
     split_seed: int = 0
     val_fraction: float = 0.2
     recording_set: int | None = None
-    backend: str = "pyav"
+    backend: Literal["pyav", "torchcodec"] = "pyav"
     damaged: Literal["strict", "partial"] = "strict"
     unreadable_train: Literal["error", "replace"] = "error"
     workers: int = 2

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fixformer.errors import UserError
@@ -15,9 +16,12 @@ def check_writable(folder: str | Path) -> None:
     """That a directory is there or can be made, without making it."""
     folder = Path(folder)
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        reason = f"{nearest} is {'not writable' if nearest.is_dir() else 'no directory'}"
-        raise UserError(f"the output directory {folder} cannot be written ({reason}); choose another.")
+    try:
+        with TemporaryDirectory(prefix=".fixformer-", dir=nearest):
+            pass
+    except OSError as error:
+        reason = f"{nearest}: {error.strerror}"
+        raise UserError(f"the output directory {folder} cannot be written ({reason}); choose another.") from None
 
 
 @contextmanager

@@ -167,7 +167,9 @@ class ModelConfig:
 
     def _check_pairs(self) -> None:
         if self.embed_dim % self.num_heads:
-            raise SettingsConflict(f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}.")
+            raise SettingsConflict(
+                f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}; change one of them."
+            )
         if self.image_size < self.patch_size:
             raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
         if self.stem == "conv" and self.patch_size not in CONV_PATCHES:

@@ -172,10 +172,12 @@ class TrainConfig:
 
     def _check_pairs(self) -> None:
         if self.micro_batch is not None and not 1 <= self.micro_batch <= self.batch_size:
-            raise SettingsConflict(f"micro_batch={self.micro_batch} must lie between 1 and {self.batch_size=}.")
+            raise SettingsConflict(
+                f"micro_batch={self.micro_batch} must lie between 1 and batch_size={self.batch_size}; lower it."
+            )
         if self.optim.warmup_epochs >= self.epochs:
             raise SettingsConflict(
-                f"warmup_epochs={self.optim.warmup_epochs:g} leaves nothing of epochs={self.epochs}."
+                f"warmup_epochs={self.optim.warmup_epochs:g} leaves nothing of epochs={self.epochs}; lower it."
             )
         if self.stages and sum(stage.epochs for stage in self.stages) != self.epochs:
             counts = " + ".join(str(stage.epochs) for stage in self.stages)

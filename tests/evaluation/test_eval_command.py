@@ -29,8 +29,12 @@ def test_one_process_of_many_speaks(
 def test_a_file_that_is_no_video_is_status_1(
     trained: TrainResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And does not keep the others from being classified."""
     (tmp_path / "text.mp4").write_text("not a video")
+    good = trained.evaluation.videos[0].path
     with pytest.raises(SystemExit) as stopped:
-        main(["predict", str(trained.output), str(tmp_path / "text.mp4")])
+        main(["predict", str(trained.output), good, str(tmp_path / "text.mp4"), good])
     assert stopped.value.code == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert told.out.count(f"{good} (2x3 views)") == 2

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,9 @@ def test_unreadable_and_missing_videos_are_listed_not_replaced(trained: TrainRes
     assert (found.protocol.scored, found.protocol.listed) == (10, 12)
     assert {Path(failure.path).stem for failure in found.failures} == set(listed[:2])
     assert sum(map(sum, found.confusion)) == 10
+    assert str(found).startswith("video top-1")
+    assert all(f"not scored: {failure.path}" in str(found) for failure in found.failures)
+    assert str(found.protocol).startswith("motions (ssv2) val | ")
     html = (tmp_path / "report" / "report.html").read_text()
     assert "Not scored: 2 videos" in html
     assert f"{listed[0]}.webm" in html
@@ -61,7 +65,14 @@ def test_unreadable_and_missing_videos_are_listed_not_replaced(trained: TrainRes
 
 def test_the_protocol_is_complete(trained: TrainResult) -> None:
     line = str(trained.evaluation.protocol)
-    for part in ("ssv2 val", "4 frames x uniform @ 16", "2 clips x 3 crops", "pyav", "12/12 videos scored", "seed 0"):
+    for part in (
+        "motions (ssv2) val",
+        "4 frames x uniform @ 16",
+        "2 clips x 3 crops",
+        "pyav",
+        "12/12 videos scored",
+        "seed 0",
+    ):
         assert part in line
 
 
@@ -174,3 +185,21 @@ def test_an_evaluation_that_cannot_be_written(trained: TrainResult, tmp_path: Pa
     (tmp_path / "evaluation.json").mkdir()
     with pytest.raises(UserError, match=r"cannot be written to .*Is a directory"):
         write_evaluation(trained.evaluation, tmp_path)
+
+
+def test_nothing_scored_is_no_score(trained: TrainResult, tmp_path: Path) -> None:
+    data = tmp_path / "motions"
+    shutil.copytree(trained.config.data.path, data)
+    for row in json.loads((data / "labels" / "validation.json").read_text()):
+        (data / "20bn-something-something-v2" / f"{row['id']}.webm").write_bytes(b"not a video")
+    with pytest.raises(UserError, match=r"none of the 12 videos of split 'val' can be read.*fixformer check"):
+        evaluate(trained.output, data=data)
+
+
+def test_names_of_classes_are_no_formulas(trained: TrainResult, tmp_path: Path) -> None:
+    """And are drawn in any script, without a word about fonts."""
+    names = ["pay $0_a_b_$", "a $\\frac$ b", "$", "\u624b", *trained.evaluation.labels[4:]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_evaluation(replace(trained.evaluation, labels=names), tmp_path)
+    assert (tmp_path / "confusion.png").stat().st_size > 5000

@@ -41,6 +41,12 @@ def test_what_cannot_go_on_is_one_sentence(run: Run, changed: dict[str, Any], wo
     assert all(word in str(raised.value) for word in [*words, "--init"]), raised.value
 
 
+def test_the_steps_of_another_batch_size_are_counted_from_here(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run(epochs=1)
+    assert run(epochs=2, batch_size=8, resume=True, fork=True).steps == 9
+    assert "step 9/9" in capsys.readouterr().err
+
+
 def test_a_smaller_model_drops_nothing_silently(run: Run) -> None:
     run(epochs=1, depth=2)
     with pytest.raises(UserError, match=r"another depth.*blocks\.1\..*absent in the model"):

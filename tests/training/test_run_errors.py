@@ -1,5 +1,6 @@
 """What a user can get wrong is one sentence, said before any long work starts."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -118,6 +119,10 @@ def test_a_plan_sees_the_mistakes_that_a_run_would_meet(settings: dict[str, Any]
         plan(**settings, output=tmp_path / "file" / "run")
     with pytest.raises(UserError, match="no such checkpoint"):
         plan(**settings, init=tmp_path / "none")
+    with pytest.raises(UserError, match="never loaded"):
+        plan(**settings, init=tmp_path / "file")
+    with pytest.raises(UserError, match=r"data\.backend 'ffmpg'; valid: pyav"):
+        plan(**settings, backend="ffmpg")
 
 
 def test_a_plan_starts_nothing(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -143,3 +148,48 @@ def test_weights_of_another_run_start_this_one(run: Run, capsys: pytest.CaptureF
     capsys.readouterr()
     run("second", epochs=1, init=first.output, frames=8)
     assert "weights of fixformer" in capsys.readouterr().err
+
+
+def test_a_classifier_of_other_labels_is_not_taken(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many classes of another meaning; by the run's directory or by its weight file."""
+    first = run("first", epochs=1)
+    info = first.output / "last" / "config.json"
+    values = json.loads(info.read_text())
+    for labels, left in ((values["labels"], 0), (values["labels"][::-1], 2)):
+        info.write_text(json.dumps({**values, "labels": labels}))
+        for number, source in enumerate((first.output, first.output / "last" / "model.safetensors")):
+            capsys.readouterr()
+            run(f"{left}{number}", epochs=1, init=source)
+            assert f"left at initial values {left:>5}" in capsys.readouterr().err
+
+
+def test_a_run_may_pool_in_another_way_than_the_one_it_starts_from(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run("first", epochs=1, pool="mean")
+    run("second", epochs=1, pool="grid", init=first.output)
+    assert "pool.reduce.weight" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"init='.*first': .*blocks\.1\..*build the model as the file has it"):
+        run("third", epochs=1, pool="mean", depth=2, init=first.output)
+
+
+def test_a_run_goes_on_without_the_weights_it_started_from(run: Run) -> None:
+    first = run("first", epochs=1)
+    run("second", epochs=2, init=first.output)
+    shutil.rmtree(first.output)
+    assert run("second", epochs=2, init=first.output, resume=True).steps == 12
+
+
+def test_a_damaged_run_file_is_accepted_only_with_fork(run: Run) -> None:
+    home = run("run", epochs=1).output
+    for text in ("{}", "{", "[]"):
+        (home / "run.json").write_text(text)
+        with pytest.raises(UserError, match=r"run\.json cannot be used .*--fork"):
+            run("run", epochs=1, resume=True)
+    assert run("run", epochs=1, resume=True, fork=True).steps == 6
+    assert run("run", epochs=1, resume=True).steps == 6
+
+
+def test_a_checkpoint_can_be_read_by_whoever_may_read_its_settings(run: Run) -> None:
+    modes = {path.stat().st_mode for path in (run("run", epochs=1).output / "last").iterdir()}
+    assert len(modes) == 1

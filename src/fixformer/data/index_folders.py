@@ -19,6 +19,7 @@ from fixformer.data.index_csv import GROUP_COLUMNS, read_table
 from fixformer.data.index_split import split_by_seed
 
 NAME_FILES = ("labels.txt", "classes.txt", "category.txt")
+SAME = "both need the same class folders"
 
 
 def load_folders(root: Path, options: IndexOptions) -> Index:
@@ -86,9 +87,13 @@ def _labels(root: Path, options: IndexOptions, per_split: dict[str, list[str]], 
         if split == "test" and not names:
             continue
         if extra:
-            problems.append(f"label {extra[0]!r} of {split} is not a label of {first} in {root} ({len(extra)} such).")
+            problems.append(
+                f"label {extra[0]!r} of {split} is not a label of {first} in {root} ({len(extra)} such); {SAME}."
+            )
         if absent:
-            problems.append(f"label {absent[0]!r} of {first} has no folder in {split} of {root} ({len(absent)} such).")
+            problems.append(
+                f"label {absent[0]!r} of {first} has no folder in {split} of {root} ({len(absent)} such); {SAME}."
+            )
         labels = labels + extra
     return labels
 
@@ -180,5 +185,8 @@ def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders
         used = {s.label for s in samples if s.split == split}
         empty = [name for i, name in enumerate(labels) if i not in used]
         if empty and UNLABELLED not in used:
-            problems.append(f"class {empty[0]!r} has no video in {split} of {root} ({len(empty)} such classes).")
+            problems.append(
+                f"class {empty[0]!r} has no video in {split} of {root} ({len(empty)} such classes); add some or remove "
+                "the folder."
+            )
     return problems

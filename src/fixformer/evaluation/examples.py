@@ -11,7 +11,7 @@ import numpy as np
 from fixformer.classifier import Classifier, Prediction
 from fixformer.config import ClipSpec
 from fixformer.data.views import file_views
-from fixformer.evaluation.pictures import new_figure, png
+from fixformer.evaluation.pictures import NAMES, new_figure, png
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _bars(axes: Any, example: Example) -> None:
     colours = ["#2e8b57" if guess.label == example.truth else "#9aa7b5" for guess in guesses]
     axes.barh(range(len(guesses)), [guess.probability for guess in guesses], color=colours)
     for place, guess in enumerate(guesses):
-        axes.text(0.02, place, f"{guess.label}  {guess.probability:.0%}", va="center", fontsize=7)
+        axes.text(0.02, place, f"{guess.label}  {guess.probability:.0%}", va="center", **NAMES)
     axes.set(xlim=(0, 1), xticks=[], yticks=[])
     if example.truth is not None:
-        axes.set_title(f"true: {example.truth}", fontsize=7, loc="left")
+        axes.set_title(f"true: {example.truth}", loc="left", **NAMES)

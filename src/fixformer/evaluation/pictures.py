@@ -1,6 +1,7 @@
 """Pictures of an evaluation and of a run, as PNG bytes. Needs the `plots` extra."""
 
 import io
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -8,6 +9,8 @@ from fixformer.evaluation.result import Evaluation
 
 Rows = list[dict[str, Any]]
 MOST_NAMES = 64
+# Of classes: a dollar sign in one is no formula.
+NAMES: dict[str, Any] = {"fontsize": 7, "parse_math": False}
 
 
 def can_draw() -> bool:
@@ -25,8 +28,8 @@ def confusion_picture(evaluation: Evaluation) -> bytes:
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="videos by class")
     if len(counts) <= MOST_NAMES:
-        axes.set_xticks(range(len(counts)), evaluation.labels, rotation=90, fontsize=7)
-        axes.set_yticks(range(len(counts)), evaluation.labels, fontsize=7)
+        axes.set_xticks(range(len(counts)), evaluation.labels, rotation=90, **NAMES)
+        axes.set_yticks(range(len(counts)), evaluation.labels, **NAMES)
     figure.colorbar(image, shrink=0.7, label="share of the true class")
     return png(figure)
 
@@ -37,7 +40,7 @@ def recall_picture(evaluation: Evaluation) -> bytes:
     known = sorted((recall, name) for recall, name in pairs if recall is not None)
     figure, axes = new_figure(7, min(max(2.0, 0.2 * len(known) + 1), 40))
     axes.barh(range(len(known)), [recall for recall, _ in known], color="#3b6ea5")
-    axes.set_yticks(range(len(known)), [name for _, name in known], fontsize=7)
+    axes.set_yticks(range(len(known)), [name for _, name in known], **NAMES)
     axes.set(xlim=(0, 1), xlabel="recognised share of the class's videos")
     axes.invert_yaxis()
     return png(figure)
@@ -72,5 +75,7 @@ def new_figure(
 
 def png(figure: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another script is drawn as boxes
+        figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()

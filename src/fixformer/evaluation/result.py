@@ -1,6 +1,7 @@
 """The outcome of an evaluation: numbers, and everything a reader needs to know how they were measured."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import av
@@ -95,11 +96,16 @@ class Evaluation:
         del values["videos"]
         return {"protocol_line": str(self.protocol), **values}
 
+    def _not_scored(self, most: int = 10) -> str:
+        rows = [f"\n  not scored: {failure.path}: {failure.message}" for failure in self.failures[:most]]
+        more = len(self.failures) - len(rows)
+        return "".join(rows) + (f"\n  and {more} more, see `failures` in the JSON" if more else "")
+
     def __str__(self) -> str:
         m = self.metrics
         return (
             f"video top-1 {m.video_top1:.2%}   top-5 {m.video_top5:.2%}   mean per class {m.mean_class:.2%}   "
-            f"(clip top-1 {m.clip_top1:.2%}, top-5 {m.clip_top5:.2%})\n{self.protocol}"
+            f"(clip top-1 {m.clip_top1:.2%}, top-5 {m.clip_top5:.2%})\n{self.protocol}{self._not_scored()}"
         )
 
 
@@ -136,7 +142,7 @@ def _protocol(
     scores: Scores, index: Index, split: str, info: CheckpointInfo, config: EvalConfig, data: DataConfig
 ) -> Protocol:
     return Protocol(
-        dataset=index.kind,
+        dataset=_dataset(index),
         path=str(index.root),
         split=split,
         model=info.model,
@@ -150,6 +156,12 @@ def _protocol(
         seed=info.recipe.get("seed"),
         commit=info.commit,
     )
+
+
+def _dataset(index: Index) -> str:
+    """The name of its directory or file, and its layout, which is not what it is: motions are laid out like SSv2."""
+    name = Path(index.root).absolute().name
+    return name if name in ("", index.kind) else f"{name} ({index.kind})"
 
 
 def _video_scores(scores: Scores, paths: list[str], config: EvalConfig) -> list[VideoScore]:

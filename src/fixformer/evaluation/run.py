@@ -108,7 +108,8 @@ def check_labels(index: Index, info: CheckpointInfo) -> None:
     lacking = next((name for name in info.labels if name not in index.labels), None)
     what = f"{foreign!r} is not a label of the checkpoint" if foreign else f"{lacking!r} is not a label of the data"
     raise UserError(
-        f"the checkpoint is of another label set: {what} ({len(info.labels)} labels there, {len(index.labels)} here)."
+        f"the checkpoint is of another label set: {what} ({len(info.labels)} labels there, {len(index.labels)} here); "
+        "score it on data with its own labels, or train one on these."
     )
 
 
@@ -140,6 +141,12 @@ def evaluate_model(
     reader = reader or reader_for(samples, info.clip, data)
     way: dict[str, Any] = {"reader": reader, "world": world, "progress": progress, "stop": stop}
     scores = score_split(model, samples, info.clip, config, data, **way)
+    if not len(scores):
+        first = scores.problems[0]
+        raise UserError(
+            f"none of the {len(samples)} videos of split {split!r} can be read, the first, {first.path}, because: "
+            f"{first.message} (`fixformer check` says what is wrong with each)."
+        )
     return summarise(scores, index, split, info, config, data)
 
 

@@ -23,25 +23,24 @@ class Share:
     total: int
 
 
-_share: Share | None = None
+_at_hand: list[Share] = []
 
 
 @contextmanager
 def share_of_batch(start: int, stop: int, total: int, device: torch.device | None = None) -> Iterator[None]:
     """Until the end of the backward pass, which may draw again: clips `start` to `stop` of a batch of `total`."""
-    global _share
-    _share = Share(torch.arange(start, stop, device=device), total)
+    _at_hand.append(Share(torch.arange(start, stop, device=device), total))
     try:
         yield
     finally:
-        _share = None
+        _at_hand.pop()
 
 
 def clip_noise(draw: Callable[[int], Tensor], rows: int) -> Tensor:
     """`draw(n)` gives n rows of noise; returns `rows` of them, as many for each clip of the share at hand."""
-    share = _share
-    if share is None:
+    if not _at_hand:
         return draw(rows)
+    share = _at_hand[-1]
     each = rows // len(share.rows_B)
     return draw(share.total * each).unflatten(0, (share.total, each))[share.rows_B].flatten(0, 1)
 

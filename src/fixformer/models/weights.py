@@ -194,6 +194,8 @@ TABLES: tuple[tuple[str, Resize], ...] = (
 )
 # Parts that may be missing from the files of others: what is added to their networks, the classifier, counters.
 ADDED = ("*.steps.fixate.*", "*.attend.*", "motion.*", "head.*", "head_*", "*.num_batches_tracked")
+# And from our own files: what follows the last block, when they pool in another way.
+END = ("pool.*", "head.*")
 # And from files of images, or of code that has no such part: all that knows of time and place.
 UNKNOWN_TO_IMAGES = (
     *("*.time.*", "*.time_fc.*", "*.dwconv.*", "time_embed.*", "position_embed.*", "pre_logits.*", "temporal_*"),
@@ -220,7 +222,7 @@ def load_weights(
 ) -> LoadReport:
     """Load a file or a state dict, ours or foreign, into `model`, and print the report to stderr.
 
-    Tables of time and position are interpolated to the model's clip; a classifier of other classes stays as it is.
+    Tables of time and position are interpolated to the model's clip; a head of other classes or width stays as it is.
     Anything else that does not fit is an error that names the first differing tensor. `grid` is needed for a ViViT of
     transformers whose number of positions leaves open how many frames, rows and columns of tokens they are.
     """
@@ -237,7 +239,7 @@ def load_weights(
             f"grid={grid} is for positions without a grid, and the weights of {source} have none; omit it."
         )
     report = LoadReport(source)
-    fresh = _fresh_head(named, own, source)
+    fresh = _fresh_head(named, own)
     fitted = {
         name: _fit(name, named[name], own[name], _resize(model, name), report)
         for name in own
@@ -269,25 +271,18 @@ def _check_known(named: StateDict, own: StateDict, source: str) -> None:
         )
 
 
-def _fresh_head(named: StateDict, own: StateDict, source: str) -> set[str]:
+def _fresh_head(named: StateDict, own: StateDict) -> set[str]:
     """The layers of the head that stay initial, whole: a weight or a bias alone belongs to another classifier."""
     layers: dict[str, list[str]] = {}
     for name in own:
         if name.startswith("head."):
             layers.setdefault(name.rpartition(".")[0], []).append(name)
     unfit = [names for names in layers.values() if any(_shape(named, name) != own[name].shape for name in names)]
-    if source == OURS:  # only the number of classes may differ
-        unfit = [names for names in unfit if all(_rows_differ(named, own, name) for name in names)]
-        unfit = [names for names in unfit if names == layers.get("head.fc")]
     return {name for names in unfit for name in names}
 
 
 def _shape(named: StateDict, name: str) -> torch.Size | None:
     return named[name].shape if name in named else None
-
-
-def _rows_differ(named: StateDict, own: StateDict, name: str) -> bool:
-    return name in named and len(named[name]) != len(own[name]) and named[name].shape[1:] == own[name].shape[1:]
 
 
 def _resize(model: nn.Module, name: str) -> Resize | None:
@@ -311,12 +306,15 @@ def _fit(name: str, value: Tensor, target: Tensor, resize: Resize | None, report
 
 
 def _check_missing(names: Iterable[str], source: str) -> None:
-    optional: tuple[str, ...] = ADDED if source != OURS else ()
+    optional: tuple[str, ...] = ADDED if source != OURS else END
     if source in (*IMAGE_MODELS, RESNET, RELEASED):
         optional += UNKNOWN_TO_IMAGES
     for name in names:
         if not any(fnmatchcase(name, pattern) for pattern in optional):
-            raise WeightsError(f"the weights of {source} do not fit: {name} is in the model, not in the file.")
+            raise WeightsError(
+                f"the weights of {source} do not fit: {name} is in the model, not in the file; build the model as the "
+                "file has it."
+            )
 
 
 def _check_depth(unused: Iterable[str], own: StateDict, source: str) -> None:

@@ -98,8 +98,10 @@ class Trainer:
                 self._log.close()
 
     def total_steps(self) -> int:
+        """Those done, in a forked run perhaps with another batch size, and those to come."""
         samples = len(self.index.split("train"))
-        return sum(samples // self._stage(epoch)[1] for epoch in range(self.config.epochs))
+        whole = sum(samples // self._stage(epoch)[1] for epoch in range(self.at.epoch, self.config.epochs))
+        return self.at.step + whole - self.at.batch
 
     def _stage(self, epoch: int) -> tuple[Stage, int]:
         stage = self.config.stage_of(epoch)
@@ -149,9 +151,10 @@ class Trainer:
         count = len(targets_BK)
         micro = self.config.micro_batch or count
         for start in range(0, count, micro):
-            part = slice(start, start + micro)
+            stop = min(start + micro, count)
+            part = slice(start, stop)
             self._seed()
-            with self._share(start, min(start + micro, count), count), self.learner.accumulating(start + micro >= count):
+            with self._share(part, count), self.learner.accumulating(stop == count):
                 with self.learner.autocast():
                     logits_BK = self.learner.forward(video_BCTHW[part])
                 loss = soft_cross_entropy(logits_BK, targets_BK[part]) * (len(logits_BK) / count)
@@ -168,10 +171,10 @@ class Trainer:
         mixed = mix_batch(batch.inputs(spec, self.world.device), labels_B, spec.augment, rng)
         return mixed.video_BCTHW, soft_targets(mixed, len(self.index.labels), self.config.smoothing)
 
-    def _share(self, start: int, stop: int, count: int) -> AbstractContextManager[None]:
+    def _share(self, part: slice, count: int) -> AbstractContextManager[None]:
         """Dropout depends on the step and the place in the global batch, not on the process or on what came before."""
         first = self.world.rank * count
-        return share_of_batch(first + start, first + stop, self.world.size * count, self.world.device)
+        return share_of_batch(first + part.start, first + part.stop, self.world.size * count, self.world.device)
 
     def _seed(self) -> None:
         torch.manual_seed(int(generator(self.config.seed, self.at.step, "dropout").integers(2**62)))

@@ -46,6 +46,9 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def _time(self) -> str:
+        return f"{self.hours:.1f} hours" if self.hours >= 1 else f"{max(1, round(60 * self.hours))} minutes"
+
     def __str__(self) -> str:
         return (
             f"{json.dumps(self.config, indent=1)}\n"
@@ -53,7 +56,7 @@ class Plan:
             f"{self.config['model']}: {self.params / 1e6:.2f} M parameters\n"
             f"{self.steps} steps of {self.config['batch_size']} clips, {self.config['epochs']} epochs\n"
             f"estimated for one process: {self.memory_mb / 1024:.1f} GB of memory for the model and its activations, "
-            f"{self.host_mb / 1024:.1f} GB for the process and its cache, {self.hours:.1f} hours on this machine\n"
+            f"{self.host_mb / 1024:.1f} GB for the process and its cache, {self._time()} on this machine\n"
             f"({self.gmacs:.0f} billion multiply-accumulates per second measured now, {EFFICIENCY:.0%} of it assumed)"
         )
 

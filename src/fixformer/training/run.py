@@ -17,7 +17,7 @@ from fixformer.data.index import Index
 from fixformer.data.index_base import order_digest
 from fixformer.data.shard_loader import shards_of
 from fixformer.data.sources import index_of, reader_for
-from fixformer.distributed import World, join_world
+from fixformer.distributed import World, choose_device, join_world
 from fixformer.errors import UserError
 from fixformer.evaluation.result import Evaluation
 from fixformer.evaluation.run import evaluate_model, write_evaluation
@@ -32,9 +32,14 @@ from fixformer.training.log import read_log
 from fixformer.training.loop import Trainer
 from fixformer.training.plan import Plan, make_plan
 from fixformer.training.saves import Saves, read_state, read_tensors
-from fixformer.training.setup import Learner, build_model, check_shares, check_sizes, initialise, weight_file
+from fixformer.training.setup import Learner, build_model, check_shares, check_sizes, initialise
 
 RUN_FILE = "run.json"
+PARTS = ("config", "labels", "data")
+
+
+class RunFileError(UserError):
+    """A run's directory does not say what run it is."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,11 @@ def plan(
 ) -> Plan:
     """What `train` with the same arguments would do: the config, its steps, predicted memory and time."""
     config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
-    return make_plan(config, checked_index(config))
+    index = checked_index(config)
+    choose_device(config.run.device, 0)
+    if config.init:
+        initialise(build_model(config, len(index.labels)), config.init, index.labels)
+    return make_plan(config, index)
 
 
 def resolve_config(
@@ -115,8 +124,6 @@ def resolve_config(
     if "data.path" not in given and not config.data.path:
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
     config = apply_overrides(config, {**given, **overrides})
-    if config.init:
-        weight_file(config.init)
     home = config.output or f"runs/{config.recipe}"
     cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
     check_writable(home)
@@ -156,7 +163,7 @@ def _run(
         trainer.go_on(state)
         display.note(f"going on from {checkpoint}")
     elif resume:
-        display.note(f"nothing to resume in {config.output} yet; starting from the beginning")
+        display.note(f"no checkpoint to go on from in {config.output}; starting from the beginning")
     trainer.run()
     return _conclude(trainer, readers)
 
@@ -167,7 +174,7 @@ def _learner(
     """The learner as the checkpoint has it, and where that stands; a new one without a checkpoint."""
     model = build_model(config, len(index.labels))
     if config.init and checkpoint is None:
-        display.note(str(initialise(model, config.init)))
+        display.note(str(initialise(model, config.init, index.labels)))
     learner = Learner(model, config, world)
     if checkpoint is None:
         return learner, None
@@ -200,9 +207,13 @@ def find_start(config: TrainConfig, identity: dict[str, Any], *, resume: bool, f
         return None
     if not resume:
         raise UserError(f"{home} already holds a run; go on with --resume or choose another --output.")
-    stored = load_run(home)
+    try:
+        differences = _differences(load_run(home), identity)
+    except RunFileError:
+        if not fork:
+            raise
+        differences = []
     checkpoint = saves.newest_good()
-    differences = _differences(stored, identity)
     if differences and checkpoint is not None and not fork:
         raise UserError(
             f"{home} was started with another config ({'; '.join(differences)}); repeat the same settings, or accept "
@@ -222,16 +233,27 @@ def _claim(home: Path, identity: dict[str, Any]) -> None:
 def load_run(home: Path) -> dict[str, Any]:
     """What a run's directory says it is."""
     try:
-        return json.loads((home / RUN_FILE).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{home / RUN_FILE} cannot be read ({error}); choose another --output.") from None
+        stored = json.loads((home / RUN_FILE).read_text())
+        problem = None if isinstance(stored, dict) and stored.keys() >= set(PARTS) else f"it lacks {' or '.join(PARTS)}"
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    if problem:
+        raise RunFileError(
+            f"{home / RUN_FILE} cannot be used ({problem}); accept the settings as given with --fork, or choose "
+            "another --output."
+        )
+    return stored
 
 
 def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if stored["labels"] != new["labels"]:
         pairs = zip_longest(stored["labels"], new["labels"])
         before, after = next((a, b) for a, b in pairs if a != b)
-        raise UserError(f"the run was trained on other labels (first difference: {before!r} is now {after!r}).")
+        here, there = ("nothing" if name is None else repr(name) for name in (after, before))
+        raise UserError(
+            f"the run was trained on other labels (where it has {there} the data has {here}); choose another --output, "
+            "and --init with this run to begin from its weights."
+        )
     found = changes(load(TrainConfig, stored["config"]), load(TrainConfig, new["config"]))
     if "readers" in stored and "readers" in new and stored["readers"] != new["readers"]:
         found.append(f"an epoch read in order by {stored['readers']} -> {new['readers']}")

@@ -49,6 +49,7 @@ class Saves:
                 with new_directory(target) as folder:
                     write_model(folder, snapshot.weights, snapshot.info)
                     save_file(snapshot.tensors, folder / TENSORS)
+                    shutil.copymode(folder / CONFIG, folder / TENSORS)
                     (folder / STATE).write_text(json.dumps(snapshot.state))
                     (folder / MANIFEST).write_text(json.dumps(_digests(folder)))
             point(self.run / "last", target)
@@ -93,7 +94,7 @@ class Saves:
     def _is_good(self, path: Path) -> bool:
         problem = damage(path)
         if problem is not None:
-            print(f"fixformer: {path} is damaged ({problem}); falling back to the one before.", file=sys.stderr)
+            print(f"fixformer: {path} is damaged ({problem}) and set aside; the one before is taken.", file=sys.stderr)
             aside = path.with_name(f"damaged-{path.name}")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from fixformer.checkpoint import WEIGHTS, find_checkpoint
+from fixformer.checkpoint import CONFIG, WEIGHTS, find_checkpoint, read_info
 from fixformer.distributed import World
-from fixformer.errors import SettingsConflict, UserError
+from fixformer.errors import SettingsConflict, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
-from fixformer.models.weights import LoadReport, load_weights
+from fixformer.models.weights import LoadReport, load_weights, read_weights
 from fixformer.train_config import RunConfig, TrainConfig
 from fixformer.training.ema import Ema
 from fixformer.training.optim import build_optimiser
@@ -35,9 +35,16 @@ def model_settings(config: TrainConfig, classes: int) -> dict[str, Any]:
     return {**config.model_settings, **sizes}
 
 
-def initialise(model: VideoModel, source: str) -> LoadReport:
-    """Weights from a checkpoint, a run's directory or a weight file."""
-    return load_weights(model, weight_file(source), quiet=True)
+def initialise(model: VideoModel, source: str, labels: list[str]) -> LoadReport:
+    """Weights from a checkpoint, a run's directory or a weight file; a classifier of other labels stays behind."""
+    file = weight_file(source)
+    try:
+        weights: Path | dict[str, Tensor] = file
+        if (file.parent / CONFIG).is_file() and read_info(file.parent).labels != labels:
+            weights = {name: value for name, value in read_weights(file).items() if not name.startswith("head.fc.")}
+        return load_weights(model, weights, quiet=True)
+    except WeightsError as error:
+        raise WeightsError(f"init={source!r}: {error}") from None
 
 
 def weight_file(source: str) -> Path:

@@ -42,7 +42,9 @@ class VitSettings:
         check_ratios(mlp_ratio=self.mlp_ratio)
         check_rates(drop_path=self.drop_path, dropout=self.dropout)
         if self.embed_dim % self.num_heads:
-            raise SettingsConflict(f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}.")
+            raise SettingsConflict(
+                f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}; change one of them."
+            )
         if self.image_size < self.patch_size:
             raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
         if self.num_frames % self.tubelet:
