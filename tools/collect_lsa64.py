@@ -25,9 +25,9 @@ from fixformer.recipes import get_recipe
 from fixformer.train_config import TrainConfig, changes
 from fixformer.training.log import read_log
 
-# Said by "clips", "seed" and "init", or of no interest here.
-CLIPS = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages")
-ELSEWHERE = (*CLIPS, "seed", "init", "eval", "recipe", "optim.warmup_epochs")
+# What may differ between runs of a recipe, and what the column "clips" says or is of no interest in a list of settings.
+FREE = ("seed", "init", "eval", "recipe")
+CLIPS = ("clip.frames", "clip.size", "clip.keep", "clip.augment.jitter", "epochs", "stages", "optim.warmup_epochs")
 PROBE = {"frames": 8, "short_side": 24}
 
 
@@ -38,12 +38,14 @@ def one_run(home: Path) -> dict[str, Any]:
     steps = [row for row in rows if row["kind"] == "step"]
     sizes = [f"{stage['frames']}x{stage['size']}:{stage['epochs']}" for stage in config["stages"]]
     scores = [(row["epoch"], row["seconds"] / 60, row["video_top1"]) for row in rows if row["kind"] == "eval"]
+    changed = _unlike_recipe(config)
     found = {
         "run": home.name,
         "seed": config["seed"],
         "init": config["init"] and Path(config["init"]).name,
         "clips": ", ".join(sizes) or f"{config['clip']['frames']}x{config['clip']['size']}:{config['epochs']}",
-        "unlike_recipe": _unlike_recipe(config),
+        "unlike_recipe": [change for change in changed if not change.startswith(CLIPS)],
+        "is_recipe": not changed,
         "threads": config["run"]["threads"],
         "minutes": steps[-1]["seconds"] / 60,
         "data_wait": mean(row["data_wait"] for row in steps),
@@ -57,14 +59,14 @@ def one_run(home: Path) -> dict[str, Any]:
 
 
 def _unlike_recipe(config: dict[str, Any]) -> list[str]:
-    """Settings of the run, other than its clips and schedule, that today's recipe for these signs has otherwise."""
+    """Settings of the run that today's recipe for these signs has otherwise."""
     recipe = get_recipe("lsa64_all" if config["data"]["recording_set"] is None else "lsa64")
     found = changes(recipe, load(TrainConfig, config))
-    return [change for change in found if not change.startswith(ELSEWHERE)]
+    return [change for change in found if not change.startswith(FREE)]
 
 
-def _is_the_recipe(run: dict[str, Any]) -> bool:
-    return "metrics" in run and not run["unlike_recipe"]
+def is_published(run: dict[str, Any]) -> bool:
+    return "metrics" in run and run["is_recipe"]
 
 
 def pixels(samples: list[Sample]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,8 +90,8 @@ def main() -> None:
         "classes": len(index.labels),
         "videos": {"train": len(train[1]), "test": len(test[1])},
         "probe": {**PROBE, "video_top1": probe.accuracy},
-        "runs": [run for run in found if _is_the_recipe(run)],
-        "tried": [run for run in found if not _is_the_recipe(run)],
+        "runs": [run for run in found if is_published(run)],
+        "tried": [run for run in found if not is_published(run)],
     }
     write_json(Path(out), result)
 
