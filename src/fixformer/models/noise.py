@@ -72,4 +72,4 @@ def drop(x: Tensor, rate: float, shape: tuple[int, ...]) -> Tensor:
     if rate == 0:
         return x
     chance = clip_noise(lambda rows: torch.rand(rows, *shape, device=x.device), len(x))
-    return x * (chance >= rate) / (1 - rate)
+    return x * ((chance >= rate) / (1 - rate)).to(x.dtype)
