@@ -200,7 +200,7 @@ def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_pa
     stored = json.loads((result.output / "run.json").read_text())
     stored["labels"][2] = "Juggling"
     (result.output / "run.json").write_text(json.dumps(stored))
-    with pytest.raises(UserError, match=r"other labels.*'Juggling' is now 'Moving something up'"):
+    with pytest.raises(UserError, match=r"other labels .*it has 'Juggling' the data has 'Moving something up'"):
         run(epochs=1, resume=True, fork=True)
 
 

@@ -42,7 +42,7 @@ def test_all_names_are_registered() -> None:
 def test_settings_arrive() -> None:
     with torch.device("meta"):
         model = create_model("tsm_r50", num_classes=3, num_frames=5, image_size=64, dropout=0.25)
-    assert (model.num_classes, model.num_frames, model.image_size, model.dropout.p) == (3, 5, 64, 0.25)
+    assert (model.num_classes, model.num_frames, model.image_size, model.dropout.rate) == (3, 5, 64, 0.25)
 
 
 def test_features_then_head_is_forward(tiny: Builder) -> None:
