@@ -57,6 +57,9 @@ class Failure:
     path: str
     message: str
 
+    def __str__(self) -> str:
+        return self.message if self.message.startswith(self.path) else f"{self.path}: {self.message}"
+
 
 @dataclass(frozen=True)
 class Mistake:
@@ -97,7 +100,7 @@ class Evaluation:
         return {"protocol_line": str(self.protocol), **values}
 
     def _not_scored(self, most: int = 10) -> str:
-        rows = [f"\n  not scored: {failure.path}: {failure.message}" for failure in self.failures[:most]]
+        rows = [f"\n  not scored: {failure}" for failure in self.failures[:most]]
         more = len(self.failures) - len(rows)
         return "".join(rows) + (f"\n  and {more} more, see `failures` in the JSON" if more else "")
 

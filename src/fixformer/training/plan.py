@@ -47,7 +47,7 @@ class Plan:
         return asdict(self)
 
     def _time(self) -> str:
-        return f"{self.hours:.1f} hours" if self.hours >= 1 else f"{max(1, round(60 * self.hours))} minutes"
+        return f"{self.hours:.1f} hours" if self.hours >= 1 else f"{60 * self.hours:.1f} minutes"
 
     def __str__(self) -> str:
         return (
