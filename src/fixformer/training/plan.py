@@ -47,7 +47,9 @@ class Plan:
         return asdict(self)
 
     def _time(self) -> str:
-        return f"{self.hours:.1f} hours" if self.hours >= 1 else f"{60 * self.hours:.1f} minutes"
+        if self.hours >= 1:
+            return f"{self.hours:.1f} hours"
+        return f"{60 * self.hours:.0f} minutes" if self.hours >= 2 / 60 else "a minute or two"
 
     def __str__(self) -> str:
         return (
