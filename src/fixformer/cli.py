@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -342,7 +343,7 @@ def _settings_together(words: list[str]) -> list[str]:
             continue
         options.append(word)
         if word.startswith("--") and "=" not in word and word not in switches and not word.startswith("--no-"):
-            options += [value for value in [next(rest, None)] if value is not None]
+            options += islice(rest, 1)
     return places + options
 
 

@@ -18,6 +18,7 @@ Clock = Literal["frames", "seconds"]
 ShortVideo = Literal["repeat_last", "loop", "error"]
 Crop = Literal["jitter", "multiscale", "resized", "centre"]
 Fit = Literal["crop", "squeeze"]
+Backend = Literal["pyav", "torchcodec"]
 AugmentPolicy = Literal["none", "v0", "rand"]
 
 
@@ -192,7 +193,7 @@ class DataConfig:
     split_seed: int = 0
     val_fraction: float = 0.2
     recording_set: int | None = None
-    backend: Literal["pyav", "torchcodec"] = "pyav"
+    backend: Backend = "pyav"
     damaged: Literal["strict", "partial"] = "strict"
     unreadable_train: Literal["error", "replace"] = "error"
     workers: int = 2

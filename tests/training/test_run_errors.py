@@ -163,6 +163,19 @@ def test_a_classifier_of_other_labels_is_not_taken(run: Run, capsys: pytest.Capt
             assert f"left at initial values {left:>5}" in capsys.readouterr().err
 
 
+def test_settings_of_others_beside_a_weight_file_mean_nothing(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Public weights come with a config.json of their own."""
+    (tmp_path / "public").mkdir()
+    shutil.copy(run("first", epochs=1).output / "last" / "model.safetensors", tmp_path / "public")
+    (tmp_path / "public" / "config.json").write_text('{"model_type": "vit"}')
+    for number, source in enumerate((tmp_path / "public", tmp_path / "public" / "model.safetensors")):
+        capsys.readouterr()
+        run(f"{number}", epochs=1, init=source)
+        assert "left at initial values     0" in capsys.readouterr().err
+
+
 def test_a_run_may_pool_in_another_way_than_the_one_it_starts_from(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Protocol, Self
+from typing import BinaryIO, Literal, Protocol, Self, get_args
 
 import numpy as np
 
+from fixformer.config import Backend
 from fixformer.errors import UnknownName, UserError
 
 Source = str | Path | bytes | BinaryIO
 Policy = Literal["strict", "partial"]
 
-BACKENDS = ("pyav", "torchcodec")
+BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
 class DecodeError(UserError):

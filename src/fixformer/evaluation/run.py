@@ -15,7 +15,7 @@ from fixformer.errors import UserError
 from fixformer.eval_config import Aggregate, EvalConfig
 from fixformer.evaluation.pictures import Rows
 from fixformer.evaluation.report import write_report
-from fixformer.evaluation.result import Evaluation, summarise
+from fixformer.evaluation.result import Evaluation, Failure, summarise
 from fixformer.evaluation.scoring import score_split
 from fixformer.files import check_writable, write_json, write_text
 from fixformer.models.base import VideoModel
@@ -142,10 +142,10 @@ def evaluate_model(
     way: dict[str, Any] = {"reader": reader, "world": world, "progress": progress, "stop": stop}
     scores = score_split(model, samples, info.clip, config, data, **way)
     if not len(scores):
-        first = scores.problems[0]
+        first = Failure(scores.problems[0].path, scores.problems[0].message)
         raise UserError(
-            f"none of the {len(samples)} videos of split {split!r} can be read, the first, {first.path}, because: "
-            f"{first.message} (`fixformer check` says what is wrong with each)."
+            f"none of the {len(samples)} videos of split {split!r} can be read (the first: {first}); `fixformer check` "
+            "says what is wrong with each."
         )
     return summarise(scores, index, split, info, config, data)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from fixformer.checkpoint import CONFIG, WEIGHTS, find_checkpoint, read_info
+from fixformer.checkpoint import CONFIG, WEIGHTS, CheckpointError, find_checkpoint, read_info
 from fixformer.distributed import World
 from fixformer.errors import SettingsConflict, UserError, WeightsError
 from fixformer.models.base import VideoModel
@@ -40,11 +40,19 @@ def initialise(model: VideoModel, source: str, labels: list[str]) -> LoadReport:
     file = weight_file(source)
     try:
         weights: Path | dict[str, Tensor] = file
-        if (file.parent / CONFIG).is_file() and read_info(file.parent).labels != labels:
+        if _labels_beside(file) not in (None, labels):
             weights = {name: value for name, value in read_weights(file).items() if not name.startswith("head.fc.")}
         return load_weights(model, weights, quiet=True)
     except WeightsError as error:
         raise WeightsError(f"init={source!r}: {error}") from None
+
+
+def _labels_beside(file: Path) -> list[str] | None:
+    """What the classifier in a weight file means; None if no checkpoint of ours says so, as beside public weights."""
+    try:
+        return read_info(file.parent).labels if (file.parent / CONFIG).is_file() else None
+    except CheckpointError:
+        return None
 
 
 def weight_file(source: str) -> Path:
