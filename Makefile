@@ -6,7 +6,7 @@ PYTHON ?= python3
 .PHONY: demo test lint docs clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m fixformer.demo
+	$(BIN)/python -m fixformer.cli.demo
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check --no-cache src tests tools

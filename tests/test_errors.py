@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from fixformer.data.decode import DecodeError
+from fixformer.data.video import DecodeError
 from fixformer.errors import MissingExtra, Stopped, UnknownName, UserError
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from torch.distributed.run import get_args_parser
 
-from fixformer.cli import main
+from fixformer.cli.app import main
+from fixformer.config import TrainConfig
+from fixformer.config.recipes import RECIPES, describe_recipe
 from fixformer.data.synthetic import make_clip
-from fixformer.recipes import RECIPES, describe_recipe
-from fixformer.train_config import TrainConfig
 from fixformer.training.run import resolve_config
 from videos import encode
 

@@ -20,6 +20,18 @@ def moving_square(frames: int, height: int = 48, width: int = 64, seed: int = 0)
     return clip
 
 
+def textured(seed: int, frames: int = 24) -> np.ndarray:
+    """A clip with its own background and its own path of a bright blob."""
+    rng = np.random.default_rng(seed)
+    ground = np.kron(rng.integers(40, 160, (6, 8, 3)), np.ones((16, 16, 1)))
+    clip = np.repeat(ground[None], frames, 0)
+    start, step = rng.integers(0, 60, 2), rng.integers(-4, 5, 2)
+    for t in range(frames):
+        y, x = (start + step * t) % (72, 104)
+        clip[t, y : y + 24, x : x + 24] = 230
+    return clip.astype(np.uint8)
+
+
 def encode(
     frames_THWC: np.ndarray | None,
     *,

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fixformer.config import ClipSpec, DataConfig, load
-from fixformer.data.frames import open_frames
-from fixformer.data.index import Sample
-from fixformer.data.sampling import evenly_spaced
-from fixformer.data.sources import index_of
+from fixformer.config import ClipSpec, DataConfig, TrainConfig, changes
+from fixformer.config.recipes import get_recipe
+from fixformer.config.schema import load
+from fixformer.data.clips.frames import open_frames
+from fixformer.data.clips.sampling import evenly_spaced
+from fixformer.data.listing import Sample
+from fixformer.data.loading import index_of
 from fixformer.data.synthetic import linear_probe
-from fixformer.files import write_json
-from fixformer.progress import counting
-from fixformer.recipes import get_recipe
-from fixformer.train_config import TrainConfig, changes
+from fixformer.runtime.files import write_json
+from fixformer.runtime.progress import counting
 from fixformer.training.log import read_log
 
 # What may differ between runs of a recipe, and what the column "clips" says or is of no interest in a list of settings.

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fixformer.classifier import load, predict
-    from fixformer.evaluation.run import evaluate
+    from fixformer.evaluation.evaluate import evaluate
+    from fixformer.evaluation.predictor import load, predict
     from fixformer.models.registry import create_model, list_models
     from fixformer.training.run import train
 
@@ -20,10 +20,10 @@ except PackageNotFoundError:  # a source tree on the path, not installed
 
 _HOMES = {
     "create_model": "fixformer.models.registry",
-    "evaluate": "fixformer.evaluation.run",
+    "evaluate": "fixformer.evaluation.evaluate",
     "list_models": "fixformer.models.registry",
-    "load": "fixformer.classifier",
-    "predict": "fixformer.classifier",
+    "load": "fixformer.evaluation.predictor",
+    "predict": "fixformer.evaluation.predictor",
     "train": "fixformer.training.run",
 }
 

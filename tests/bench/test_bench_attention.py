@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fixformer.bench import attention as bench
-from fixformer.bench.attention_worker import Job, measure
+from fixformer.bench import attention_speed as bench
+from fixformer.bench.attention_speed_worker import Job, measure
 from fixformer.bench.process import measure_apart
+from fixformer.config.model import CHOICES
 from fixformer.errors import UnknownName, UserError
-from fixformer.files import write_json
-from fixformer.model_config import CHOICES
+from fixformer.runtime.files import write_json
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +92,4 @@ def test_what_cannot_be_measured_is_refused() -> None:
 @pytest.mark.slow
 def test_a_failing_worker_is_one_sentence() -> None:
     with pytest.raises(UserError, match="linear attention could not be measured"):
-        measure_apart("fixformer.bench.attention_worker", Job({"attention": "sofmax"}, [2]), "linear attention")
+        measure_apart("fixformer.bench.attention_speed_worker", Job({"attention": "sofmax"}, [2]), "linear attention")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.bench.machine import describe_machine, sgemm_gmacs
-from fixformer.bench.model import _slopes, bench_model, plot_bench, print_bench
-from fixformer.bench.worker import Job, measure
+from fixformer.bench.model_speed import _slopes, bench_model, plot_bench, print_bench
+from fixformer.bench.model_speed_worker import Job, measure
 from fixformer.errors import UserError
+from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 
 
 @pytest.mark.slow

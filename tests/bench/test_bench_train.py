@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.bench.train import bench_data_wait, bench_train, print_bench
+from fixformer.bench.training_step import bench_data_wait, bench_train, print_bench
 from fixformer.errors import UserError
 from tiny_run import TINY, tiny_set
 

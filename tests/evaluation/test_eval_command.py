@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.cli import main
+from fixformer.cli.app import main
 from fixformer.training.run import TrainResult
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fixformer.checkpoint import CheckpointInfo, load_model, read_info
-from fixformer.config import ClipSpec, DataConfig, dump
-from fixformer.data.views import file_views
+from fixformer.config import ClipSpec, DataConfig
+from fixformer.config.schema import dump
+from fixformer.data.clips.views import file_views
 from fixformer.errors import UnknownName, UserError
-from fixformer.evaluation.run import data_of, evaluate, write_evaluation
+from fixformer.evaluation.evaluate import data_of, evaluate, write_evaluation
+from fixformer.models.checkpoint import CheckpointInfo, load_model, read_info
 from fixformer.training.run import TrainResult
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixformer.evaluation.metrics import class_recall, compute_metrics, confusion_matrix, predicted, worst_confusions
-from fixformer.evaluation.views import Scores, combine, label_rank, probabilities
+from fixformer.evaluation.scores import Scores, combine, label_rank, probabilities
 
 
 def make_scores(score: list[list[float]], label: list[int], ranks: list[list[int]] | None = None) -> Scores:

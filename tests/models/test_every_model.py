@@ -10,11 +10,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fixformer import create_model, list_models
-from fixformer.bench.cost import count_params
 from fixformer.errors import InputError
 from fixformer.models.base import VideoModel
+from fixformer.models.cost import count_params
 from fixformer.models.registry import describe, list_settings
-from fixformer.models.weights import load_weights
+from fixformer.models.weights.loading import load_weights
 
 NAMES = list_models()
 SMALL = {"embed_dim": 24, "depth": 2, "num_heads": 2, "head_hidden_dim": 16, "temporal_depth": 1, "landmarks": 3}

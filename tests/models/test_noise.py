@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fixformer
-from fixformer.models.noise import Dropout, DropPath, clip_noise, share_of_batch
+from fixformer.models.layers.noise import Dropout, DropPath, clip_noise, share_of_batch
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 3))

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from fixformer import create_model, list_models
 from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
-from fixformer.models.attends import LinearAttend
-from fixformer.models.attention import Attention
+from fixformer.models.attention.kinds import LinearAttend
+from fixformer.models.attention.module import Attention
 from fixformer.models.base import VideoModel
-from fixformer.models.layers import cell_means
+from fixformer.models.layers.heads import cell_means
 
 SMALL: dict[str, Any] = {"num_classes": 7, "num_frames": 4, "image_size": 44, "depth": 2}
 

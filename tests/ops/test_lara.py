@@ -17,7 +17,7 @@ from op_checks import (
 )
 from torch import Tensor
 
-from fixformer.models.attends import LaraAttend
+from fixformer.models.attention.kinds import LaraAttend
 from fixformer.ops.lara import (
     LandmarkWeights,
     Samples,

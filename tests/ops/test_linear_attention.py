@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fixformer.models.fixation import SharedFixation
+from fixformer.models.attention.fixation import SharedFixation
 from fixformer.ops import (
     KERNELS,
     cheaper_association,

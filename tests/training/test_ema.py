@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fixformer.models.attends import PerformerAttend
+from fixformer.models.attention.kinds import PerformerAttend
 from fixformer.training.ema import Ema
 from fixformer.training.loss import soft_cross_entropy
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from fixformer.errors import UserError
-from fixformer.training.setup import Learner
+from fixformer.training.learner import Learner
 from tiny_run import Run
 
 

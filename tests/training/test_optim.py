@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from fixformer.config import OptimConfig
 from fixformer.errors import SettingsConflict
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
-from fixformer.train_config import OptimConfig
 from fixformer.training.optim import build_optimiser, layer_scales, param_groups, set_rate
 
 

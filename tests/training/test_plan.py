@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fixformer.overrides import apply_overrides
-from fixformer.recipes import get_recipe
+from fixformer.config.overrides import apply_overrides
+from fixformer.config.recipes import get_recipe
+from fixformer.models.registry import list_settings
 from fixformer.training.plan import Plan, make_plan
 
 
@@ -19,7 +20,7 @@ class Videos:
 
 def planned(**settings: Any) -> Plan:
     fixed = {"data.path": "x", "cache": "y", "warmup_epochs": 0, "patch_size": 8, "keep_short_side": 72}
-    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings})
+    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings}, list_settings)
     return make_plan(config, Videos())  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ def test_killed_at_random_moments(run: Run, settings: dict[str, Any], tmp_path: 
 def test_a_signal_saves_and_stops(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     left_alone = run("alone").output
 
-    from fixformer.training.loop import Trainer
+    from fixformer.training.trainer import Trainer
 
     step = Trainer.train_step
 
@@ -128,7 +128,7 @@ def test_a_signal_while_decoding_keeps_what_is_decoded(
 ) -> None:
     cache = tmp_path / "cache"
     with monkeypatch.context() as patch:
-        signal_at(patch, "fixformer.data.cache._write_shard", 1)
+        signal_at(patch, "fixformer.data.loading.cache._write_shard", 1)
         with pytest.raises(Stopped, match="stopped while decoding"):
             run(cache=str(cache), epochs=1)
     assert list(cache.rglob("*.bin"))
@@ -142,7 +142,7 @@ def test_workers_and_parts_of_batches_go_on_to_the_bit(
     changed = {"workers": 2, "micro_batch": 2, "epochs": 2}
     left_alone = run("alone", **changed).output
     with monkeypatch.context() as patch:
-        signal_at(patch, "fixformer.training.loop.mix_batch", 9)  # in the middle of the second epoch
+        signal_at(patch, "fixformer.training.trainer.mix_batch", 9)  # in the middle of the second epoch
         with pytest.raises(Stopped):
             run("stopped", **changed)
     run("stopped", **changed, resume=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
+from fixformer.training.learner import check_shares
 from fixformer.training.run import plan, resolve_config, train
-from fixformer.training.setup import check_shares
 from tiny_run import Run
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixformer.recipes import get_recipe
-from fixformer.train_config import OptimConfig
+from fixformer.config import OptimConfig
+from fixformer.config.recipes import get_recipe
 from fixformer.training.schedule import cosine, learning_rate
 
 

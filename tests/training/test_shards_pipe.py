@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from fixformer.data.prepare import prepare
+from fixformer.data.prepare.prepare import prepare
 from fixformer.errors import SettingsConflict, Stopped, UserError
-from fixformer.evaluation.run import evaluate
+from fixformer.evaluation.evaluate import evaluate
 from fixformer.training.log import read_log
-from fixformer.training.loop import Trainer
 from fixformer.training.run import TrainResult, plan, train
+from fixformer.training.trainer import Trainer
 from tiny_run import TINY, Run, losses
 
 # A run that writes down the videos of its steps; its last process may be told to die at a step of its first life.
@@ -24,7 +24,7 @@ import json, os, signal, sys
 from pathlib import Path
 import torch
 from fixformer.evaluation import report
-from fixformer.training.loop import Trainer
+from fixformer.training.trainer import Trainer
 from fixformer.training.run import train
 
 arguments, seen, step = json.loads(sys.argv[1]), [], Trainer.train_step

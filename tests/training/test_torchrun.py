@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from fixformer.data.index import load_index
-from fixformer.evaluation.run import evaluate
+from fixformer.data.listing import load_index
+from fixformer.evaluation.evaluate import evaluate
 from fixformer.training.log import read_log
 from tiny_run import Run, losses
 

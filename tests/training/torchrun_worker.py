@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from fixformer.evaluation import report
-from fixformer.training.loop import Trainer
 from fixformer.training.run import train
+from fixformer.training.trainer import Trainer
 
 KILLED_RANK = "1"
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from fixformer.bench.cost import as_published, count_macs, count_params
 from fixformer.bench.paper_rows import TABLES, Row
-from fixformer.bench.show import print_json
 from fixformer.errors import UnknownName
-from fixformer.files import write_json, write_text
 from fixformer.models.base import VideoModel
+from fixformer.models.cost import as_published, count_macs, count_params
 from fixformer.models.registry import create_model
+from fixformer.runtime.console import print_json
+from fixformer.runtime.files import write_json, write_text
 
 # Printed numbers have three digits or more; closer than this they are the same number.
 AGREE = 0.01
@@ -132,7 +132,7 @@ def _line(cells: list[Any]) -> str:
 
 def plot_figure_1(tables: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """Accuracy over GFLOPs of the linear video Transformers: accuracies as quoted, GFLOPs as counted here."""
-    from fixformer.bench.plots import new_figure, save_figure
+    from fixformer.runtime.figures import new_figure, save_figure
 
     figure, both = new_figure(columns=2)
     for axes, title, dataset in zip(both, tables, ("SSv2", "K400"), strict=True):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fixformer.classifier import Classifier, Prediction
 from fixformer.config import ClipSpec
-from fixformer.data.views import file_views
-from fixformer.evaluation.pictures import NAMES, new_figure, png
+from fixformer.data.clips.views import file_views
+from fixformer.evaluation.charts import NAMES, new_figure, png
+from fixformer.evaluation.predictor import Classifier, Prediction
 
 
 @dataclass(frozen=True)

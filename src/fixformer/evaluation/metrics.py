@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fixformer.evaluation.views import Scores, comparable, label_rank
+from fixformer.evaluation.scores import Scores, comparable, label_rank
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from base64 import b64encode
 from html import escape
 from pathlib import Path
 
-from fixformer.evaluation.pictures import Rows, can_draw, confusion_picture, curves_picture, recall_picture
+from fixformer.evaluation.charts import Rows, can_draw, confusion_picture, curves_picture, recall_picture
 from fixformer.evaluation.result import Evaluation
-from fixformer.files import replacing, write_text
+from fixformer.runtime.files import replacing, write_text
 
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}

@@ -7,10 +7,8 @@ from typing import Any
 import av
 import torch
 
-from fixformer.checkpoint import CheckpointInfo
-from fixformer.config import ClipSpec, DataConfig
-from fixformer.data.index import Index
-from fixformer.eval_config import EvalConfig
+from fixformer.config import ClipSpec, DataConfig, EvalConfig
+from fixformer.data.listing import Index
 from fixformer.evaluation.metrics import (
     Metrics,
     class_recall,
@@ -19,7 +17,8 @@ from fixformer.evaluation.metrics import (
     predicted,
     worst_confusions,
 )
-from fixformer.evaluation.views import Scores
+from fixformer.evaluation.scores import Scores
+from fixformer.models.checkpoint import CheckpointInfo
 
 
 @dataclass(frozen=True)

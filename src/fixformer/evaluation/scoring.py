@@ -6,16 +6,15 @@ from typing import Any
 import torch
 from torch.distributed.fsdp import FSDPModule
 
-from fixformer.config import ClipSpec, DataConfig
-from fixformer.data.dataset import Reader, TestBatch
-from fixformer.data.index import Sample
-from fixformer.data.sources import view_loader
-from fixformer.distributed import ALONE, World
-from fixformer.eval_config import EvalConfig, parse_views
-from fixformer.evaluation.views import Scores, view_logits
+from fixformer.config import ClipSpec, DataConfig, EvalConfig, parse_views
+from fixformer.data.listing import Sample
+from fixformer.data.loading import view_loader
+from fixformer.data.loading.datasets import Reader, TestBatch
+from fixformer.evaluation.scores import Scores, view_logits
 from fixformer.models.base import VideoModel
-from fixformer.progress import Report
-from fixformer.stop import NEVER, StopRequest
+from fixformer.runtime.distributed import ALONE, World
+from fixformer.runtime.progress import Report
+from fixformer.runtime.signals import NEVER, StopRequest
 
 
 def score_split(

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fixformer.config.schema import check_positive, check_whole
 from fixformer.errors import InputError
-from fixformer.number_checks import check_positive, check_whole
 
 
 class VideoModel(nn.Module):

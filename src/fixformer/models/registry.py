@@ -12,7 +12,7 @@ from fixformer.models.base import VideoModel
 Builder = Callable[..., VideoModel]
 
 _BUILDERS: dict[str, Builder] = {}
-_HOMES = ("fixformer.models.sizes", "fixformer.models.zoo")
+_HOMES = ("fixformer.models.presets", "fixformer.models.zoo")
 
 
 def register(builder: Builder) -> Builder:
@@ -37,20 +37,19 @@ def create_model(name: str, **settings: Any) -> VideoModel:
 
     `num_classes`, `num_frames` and `image_size` are understood by all; `list_settings(name)` gives the rest.
     """
-    builders = _builders()
-    if name not in builders:
-        raise UnknownName("model", name, builders)
     valid = list_settings(name)
     for setting in settings:
         if setting not in valid:
             raise UnknownName(f"setting of {name}", setting, valid)
-    model = builders[name](**settings)
+    model = _builders()[name](**settings)
     model.name, model.settings = name, dict(settings)
     return model
 
 
 def list_settings(name: str) -> list[str]:
     """The keyword arguments `create_model(name, ...)` accepts."""
+    if name not in _builders():
+        raise UnknownName("model", name, _builders())
     builder = _builders()[name]
     declared = getattr(builder, "settings", None)
     return list(declared or inspect.signature(builder).parameters)

@@ -11,14 +11,24 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fixformer.model_config import ModelConfig
-from fixformer.models import layers
-from fixformer.models.attends import PerformerAttend
-from fixformer.models.attention import Attention, build_attention
+from fixformer.config import ModelConfig
+from fixformer.config.schema import check_positive
+from fixformer.models.attention.axes import PATTERNS, Grid
+from fixformer.models.attention.kinds import PerformerAttend
+from fixformer.models.attention.module import Attention, build_attention
 from fixformer.models.base import VideoModel
-from fixformer.models.lean import is_lean, run_blocks_
-from fixformer.models.patterns import PATTERNS, Grid
-from fixformer.number_checks import check_positive
+from fixformer.models.cpu_inference import is_lean, run_blocks_
+from fixformer.models.layers.embedding import (
+    ConvStem,
+    PatchEmbed,
+    PositionEmbed,
+    TiledTimeEmbed,
+    TimeEmbed,
+    resize_tables,
+)
+from fixformer.models.layers.heads import GridPool, LinearHead, MeanPool, MlpHead
+from fixformer.models.layers.init import init_weights
+from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 
 
 class VideoTransformer(VideoModel):
@@ -35,8 +45,8 @@ class VideoTransformer(VideoModel):
         side = self.patch_embed.grid(c.image_size)
         size_THW = (c.num_frames, side, side)
         has_position = c.position_embedding == "learned"
-        self.position_embed = layers.PositionEmbed(side, side, c.embed_dim) if has_position else nn.Identity()
-        time_embed = layers.TiledTimeEmbed if c.reading == "released" else layers.TimeEmbed
+        self.position_embed = PositionEmbed(side, side, c.embed_dim) if has_position else nn.Identity()
+        time_embed = TiledTimeEmbed if c.reading == "released" else TimeEmbed
         self.time_embed = time_embed(c.time_slots, c.embed_dim)
         self.blocks = nn.ModuleList(_block(c, size_THW, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
         self.norm = nn.LayerNorm(c.embed_dim, eps=1e-6)
@@ -44,7 +54,7 @@ class VideoTransformer(VideoModel):
         self.pool, self.head = pool, _head(c, pool.width)
         self.checkpointing = False
         self.redraws = c.attention == "performer"
-        self.apply(layers.init_weights)
+        self.apply(init_weights)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """Tokens after the last norm: `[B, T, H, W, D]`."""
@@ -69,7 +79,7 @@ class VideoTransformer(VideoModel):
         check_positive(num_classes=num_classes)
         old = self.head.fc
         self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
-        layers.init_weights(self.head.fc)
+        init_weights(self.head.fc)
         self.num_classes = num_classes
         self.remember(num_classes=num_classes)
 
@@ -99,10 +109,10 @@ class VideoTransformer(VideoModel):
         super().set_input_size(num_frames, image_size)
         side = self.patch_embed.grid(self.image_size)
         for attention in attentions(self):
-            layers.resize_tables(attention.attend, attention.axis.grid((self.num_frames, side, side)))
+            resize_tables(attention.attend, attention.axis.grid((self.num_frames, side, side)))
         for embed in (self.position_embed, self.time_embed):
-            if isinstance(embed, layers.PositionEmbed | layers.TimeEmbed):
-                layers.resize_tables(embed, self.num_frames, side, side)
+            if isinstance(embed, PositionEmbed | TimeEmbed):
+                resize_tables(embed, self.num_frames, side, side)
         if self.config.time_slots is not None:
             self.remember(time_slots=len(self.time_embed.slots))
 
@@ -115,23 +125,23 @@ class VideoTransformer(VideoModel):
         self.config = replace(self.config, **sizes)
 
 
-STEMS: dict[str, Callable[[ModelConfig], layers.PatchEmbed | layers.ConvStem]] = {
-    "patch": lambda c: layers.PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
-    "conv": lambda c: layers.ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
+STEMS: dict[str, Callable[[ModelConfig], PatchEmbed | ConvStem]] = {
+    "patch": lambda c: PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
+    "conv": lambda c: ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
 }
 
-POOLS: dict[str, type[layers.MeanPool | layers.GridPool]] = {"mean": layers.MeanPool, "grid": layers.GridPool}
+POOLS: dict[str, type[MeanPool | GridPool]] = {"mean": MeanPool, "grid": GridPool}
 
 
 def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
     c = config
-    mlp = layers.ConvMlp if c.mlp_conv else layers.Mlp
+    mlp = ConvMlp if c.mlp_conv else Mlp
     axes = PATTERNS[c.pattern, c.attention_order]
     bodies: dict[str, nn.Module] = {axis: build_attention(c, axis, size_THW) for axis in axes}
     bodies["mlp"] = mlp(c.embed_dim, round(c.embed_dim * c.mlp_ratio))
     block = nn.Sequential()
     for name, body in bodies.items():
-        block.add_module(name, layers.Branch(c.embed_dim, body, drop_path))
+        block.add_module(name, Branch(c.embed_dim, body, drop_path))
     return block
 
 
@@ -141,11 +151,11 @@ def _count_pass(blocks: nn.Module) -> None:
             module.count_pass()
 
 
-def _head(config: ModelConfig, width: int) -> layers.MlpHead | layers.LinearHead:
+def _head(config: ModelConfig, width: int) -> MlpHead | LinearHead:
     c = config
     if c.head_hidden_dim:
-        return layers.MlpHead(width, c.head_hidden_dim, c.num_classes, c.dropout)
-    return layers.LinearHead(width, c.num_classes)
+        return MlpHead(width, c.head_hidden_dim, c.num_classes, c.dropout)
+    return LinearHead(width, c.num_classes)
 
 
 def attentions(model: nn.Module) -> list[Attention]:

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fixformer.progress import LINE_SECONDS, LineReport, Report
+from fixformer.runtime.progress import LINE_SECONDS, LineReport, Report
 from fixformer.training.log import Row
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fixformer.errors import UserError
-from fixformer.files import write_text
+from fixformer.runtime.files import write_text
 
 Row = dict[str, Any]
 

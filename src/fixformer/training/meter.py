@@ -1,15 +1,14 @@
 """Losses, times and memory between two rows of the log. Losses stay on their device until the row is written."""
 
 import math
-import resource
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-import torch
 from torch import Tensor
 
-from fixformer.distributed import World
+from fixformer.runtime.distributed import World
+from fixformer.runtime.memory import peak_memory
 
 T = TypeVar("T")
 
@@ -68,10 +67,3 @@ class Meter:
         }
         self._reset()
         return row
-
-
-def peak_memory(device: torch.device) -> int:
-    """Bytes: what torch held at most on a GPU, what the process held at most on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
+from fixformer.config import OptimConfig
 from fixformer.errors import SettingsConflict
 from fixformer.models.base import VideoModel
-from fixformer.train_config import OptimConfig
 
 BLOCK = re.compile(r"blocks\.(\d+)\.")
 # What makes tokens, and those that are learned; everything that is neither these nor a block comes after the last.

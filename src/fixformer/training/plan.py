@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 
-from fixformer.bench.cost import Cost, cost
-from fixformer.bench.machine import sgemm_gmacs
-from fixformer.config import dump
-from fixformer.data.index import Index
-from fixformer.eval_config import parse_views
+from fixformer.config import TrainConfig, parse_views
+from fixformer.config.schema import dump
+from fixformer.data.listing import Index
+from fixformer.models.cost import Cost, cost
 from fixformer.models.registry import create_model
-from fixformer.train_config import TrainConfig
+from fixformer.runtime.machine import sgemm_gmacs
 
 # Of a training step: forward and two products backward. Steps of fixformer_tiny (8x48, 12x64) and fixformer_small
 # (8x112) on one thread ran at 0.47 to 0.59 of the matrix-multiply rate measured right before and after them, and held

@@ -10,29 +10,29 @@ from typing import Any
 
 import torch
 
-from fixformer.config import dump, load
-from fixformer.data.dataset import Reader
-from fixformer.data.facts import cache_directory
-from fixformer.data.index import Index
-from fixformer.data.index_base import order_digest
-from fixformer.data.shard_loader import shards_of
-from fixformer.data.sources import index_of, reader_for
-from fixformer.distributed import World, choose_device, join_world
+from fixformer.config import TrainConfig, changes
+from fixformer.config.overrides import apply_overrides
+from fixformer.config.recipes import RECIPES, get_recipe
+from fixformer.config.schema import dump, load
+from fixformer.data.listing import Index
+from fixformer.data.listing.index import order_digest
+from fixformer.data.loading import index_of, reader_for
+from fixformer.data.loading.datasets import Reader
+from fixformer.data.loading.shard_loader import shards_of
 from fixformer.errors import UserError
+from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
-from fixformer.evaluation.run import evaluate_model, write_evaluation
-from fixformer.files import check_writable, write_json
-from fixformer.overrides import apply_overrides
-from fixformer.progress import Report, progress
-from fixformer.recipes import RECIPES, get_recipe
-from fixformer.stop import StopRequest
-from fixformer.train_config import TrainConfig, changes
+from fixformer.models.registry import list_settings
+from fixformer.runtime.distributed import World, choose_device, join_world
+from fixformer.runtime.files import cache_directory, check_writable, write_json
+from fixformer.runtime.progress import Report, progress
+from fixformer.runtime.signals import StopRequest
+from fixformer.training.checkpoint_store import Saves, read_state, read_tensors
 from fixformer.training.display import Display, make_display
+from fixformer.training.learner import Learner, build_model, check_shares, check_sizes, initialise
 from fixformer.training.log import read_log
-from fixformer.training.loop import Trainer
 from fixformer.training.plan import Plan, make_plan
-from fixformer.training.saves import Saves, read_state, read_tensors
-from fixformer.training.setup import Learner, build_model, check_shares, check_sizes, initialise
+from fixformer.training.trainer import Trainer
 
 RUN_FILE = "run.json"
 PARTS = ("config", "labels", "data")
@@ -69,7 +69,7 @@ def train(
     """Train a model and evaluate it.
 
     Args:
-        recipe: a name of `fixformer.recipes`, a config, or a directory of class folders.
+        recipe: a name of `fixformer.config.recipes`, a config, or a directory of class folders.
         data: directory or annotation file; needed unless the recipe is a directory.
         output: directory of the run, `runs/RECIPE` if not given.
         init: checkpoint or weight file to start from.
@@ -123,7 +123,7 @@ def resolve_config(
     given = {name: str(value) if name != "run.shard" else value for name, value in named.items() if value is not None}
     if "data.path" not in given and not config.data.path:
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
-    config = apply_overrides(config, {**given, **overrides})
+    config = apply_overrides(config, {**given, **overrides}, list_settings)
     home = config.output or f"runs/{config.recipe}"
     cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
     check_writable(home)

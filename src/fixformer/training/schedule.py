@@ -2,7 +2,7 @@
 
 import math
 
-from fixformer.train_config import OptimConfig
+from fixformer.config import OptimConfig
 
 
 def cosine(config: OptimConfig, epochs: float, epoch: float) -> float:

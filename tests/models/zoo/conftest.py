@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fixformer.models.zoo.classifier import PooledClassifier
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.models.zoo.i3d import I3D
 from fixformer.models.zoo.msnet import MSNet
 from fixformer.models.zoo.mvit import MViT

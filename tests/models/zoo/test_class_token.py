@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from fixformer import create_model
 from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
 from fixformer.models.base import VideoModel
-from fixformer.models.weights import load_weights
+from fixformer.models.weights.loading import load_weights
 
 NAMES = (
     *("xvit_base", "timesformer_base", "timesformer_hr", "vivit_base", "vivit_large", "vivit_large_fe"),

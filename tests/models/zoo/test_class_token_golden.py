@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fixformer import create_model
 from fixformer.models.base import VideoModel
-from fixformer.models.weights import LoadReport, load_weights
+from fixformer.models.weights.loading import LoadReport, load_weights
 
 EXACT = {"atol": 1e-9, "rtol": 0}
 ROUNDED = {"atol": 2e-6, "rtol": 0}

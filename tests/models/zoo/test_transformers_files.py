@@ -9,7 +9,7 @@ from torch import nn
 from fixformer import create_model
 from fixformer.errors import WeightsError
 from fixformer.models.base import VideoModel
-from fixformer.models.weights import load_weights
+from fixformer.models.weights.loading import load_weights
 
 transformers = pytest.importorskip("transformers")
 

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from fixformer.models.weights.pytorchvideo_mvit import from_pytorchvideo_mvit
+from fixformer.models.weights.pytorchvideo_slowfast import from_pytorchvideo_slowfast
+from fixformer.models.weights.pytorchvideo_x3d import from_pytorchvideo_x3d
+from fixformer.models.weights.renaming import rename
+from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 from fixformer.models.zoo.i3d import I3D, Inception, InflatedStem, SameMaxPool, Widths
 from fixformer.models.zoo.msnet import MotionSqueeze
 from fixformer.models.zoo.mvit import MViT
-from fixformer.models.zoo.renaming import rename
 from fixformer.models.zoo.slowfast import SlowFast
 from fixformer.models.zoo.tsm import ShiftBottleneck
-from fixformer.models.zoo.weights_mvit import from_pytorchvideo_mvit
-from fixformer.models.zoo.weights_slowfast import from_pytorchvideo_slowfast
-from fixformer.models.zoo.weights_tsm import from_motionsqueeze, from_tsm
-from fixformer.models.zoo.weights_x3d import from_pytorchvideo_x3d
 from fixformer.models.zoo.x3d import X3D
 from fixformer.ops.motion_squeeze import correlation, frame_pairs, normalise, squeeze_motion
 

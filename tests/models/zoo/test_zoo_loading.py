@@ -10,12 +10,12 @@ from torch import Tensor
 from fixformer import create_model, list_models
 from fixformer.errors import WeightsError
 from fixformer.models.base import VideoModel
-from fixformer.models.weights import CONVERTERS, load_weights
+from fixformer.models.weights.loading import CONVERTERS, load_weights
+from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 from fixformer.models.zoo.msnet import MSNet
 from fixformer.models.zoo.mvit import MViT
 from fixformer.models.zoo.slowfast import SlowFast
 from fixformer.models.zoo.tsm import TSM
-from fixformer.models.zoo.weights_tsm import from_motionsqueeze, from_tsm
 from fixformer.models.zoo.x3d import X3D
 
 SIZES = {"num_frames": 4, "image_size": 32}

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fixformer.errors import InputError
-from fixformer.models.zoo.bottleneck import Bottleneck
+from fixformer.models.zoo.common.bottleneck import Bottleneck
+from fixformer.models.zoo.common.pooled_attention import PooledAttention, pool_tokens
 from fixformer.models.zoo.i3d import SameMaxPool, pad_same
 from fixformer.models.zoo.mvit import MViT, plan_blocks, token_grid
-from fixformer.models.zoo.pooled_attention import PooledAttention, pool_tokens
 from fixformer.models.zoo.slowfast import SlowFast
 from fixformer.models.zoo.tsm import TSM
 from fixformer.models.zoo.x3d import X3D, squeeze_dim

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fixformer.errors import InputError
 from fixformer.models.registry import create_model, list_models, list_settings
-from fixformer.models.zoo.classifier import PooledClassifier
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 
 Builder = Callable[..., PooledClassifier]
 ZOO = (

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from fixformer.errors import WeightsError
 from fixformer.models.registry import create_model
-from fixformer.models.zoo.weights_mvit import from_pytorchvideo_mvit
-from fixformer.models.zoo.weights_slowfast import from_pytorchvideo_slowfast
-from fixformer.models.zoo.weights_tsm import from_motionsqueeze, from_tsm
-from fixformer.models.zoo.weights_x3d import from_pytorchvideo_x3d
+from fixformer.models.weights.pytorchvideo_mvit import from_pytorchvideo_mvit
+from fixformer.models.weights.pytorchvideo_slowfast import from_pytorchvideo_slowfast
+from fixformer.models.weights.pytorchvideo_x3d import from_pytorchvideo_x3d
+from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 
 NORM = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 

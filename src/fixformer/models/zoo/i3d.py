@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.models.registry import register
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier, initialise_convolutions
-from fixformer.models.zoo.convolution import ConvNormAct
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.convolution import ConvNormAct
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
 Size = tuple[int, int, int]
 HEAD_FRAMES = 2  # the head averages two neighbouring frames before it classifies

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.errors import SettingsConflict, UnknownName
-from fixformer.models.attends import LaraAttend, first_landmarks
-from fixformer.models.layers import Mlp
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.class_token import (
+from fixformer.models.attention.kinds import LaraAttend, first_landmarks
+from fixformer.models.layers.residual import Mlp
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
     Grid,
     SoftmaxTokens,

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from fixformer.models.registry import register
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import initialise_convolutions
-from fixformer.models.zoo.convolution import ConvNormAct
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.convolution import ConvNormAct
+from fixformer.models.zoo.common.pooled_classifier import initialise_convolutions
 from fixformer.models.zoo.tsm import EXPANSION, TSM
 from fixformer.ops.motion_squeeze import squeeze_motion
 

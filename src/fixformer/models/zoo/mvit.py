@@ -9,13 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.layers import PositionEmbed, TimeEmbed, resize_tables
-from fixformer.models.noise import DropPath
+from fixformer.config.schema import check_rates
+from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed, resize_tables
+from fixformer.models.layers.noise import DropPath
 from fixformer.models.registry import register
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier
-from fixformer.models.zoo.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
-from fixformer.number_checks import check_rates
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 
 PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING = (3, 7, 7), (2, 4, 4), (1, 3, 3)
 HALVE: Grid = (1, 2, 2)

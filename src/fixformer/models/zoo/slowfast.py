@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fixformer.config.schema import check_positive
 from fixformer.errors import InputError
 from fixformer.models.registry import register
-from fixformer.models.zoo.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last_norms
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier, global_average, initialise_convolutions
-from fixformer.models.zoo.convolution import ConvNormAct
-from fixformer.number_checks import check_positive
+from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last_norms
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.convolution import ConvNormAct
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, global_average, initialise_convolutions
 
 EXPANSION = 4
 LATERAL_RATIO = 2  # channels of a lateral connection, as a multiple of the fast path's

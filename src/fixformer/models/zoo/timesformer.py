@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fixformer.models.attends import SoftmaxAttend
-from fixformer.models.attention import Attention
-from fixformer.models.layers import Branch, Mlp, PositionEmbed, TimeEmbed
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.class_token import ClassTokenModel, Grid, VitSettings, preset
+from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.module import Attention
+from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed
+from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSettings, preset
 
 
 class DividedBlock(nn.Module):

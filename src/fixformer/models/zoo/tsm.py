@@ -6,11 +6,11 @@ Shapes: B clips, T frames, N = B·T, C channels, H rows, W columns.
 from torch import Tensor, nn
 
 from fixformer.models.registry import register
-from fixformer.models.zoo.bottleneck import RESNET_DEPTHS, Bottleneck
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier, initialise_convolutions
-from fixformer.models.zoo.convolution import ConvNormAct
-from fixformer.ops.tsm import temporal_shift
+from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.convolution import ConvNormAct
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
+from fixformer.ops.temporal_shift import temporal_shift
 
 SHIFT_SHARE = 8  # one channel in eight goes each way
 EXPANSION = 4

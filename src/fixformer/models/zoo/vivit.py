@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.layers import TimeEmbed, interpolate_space, interpolate_time
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.class_token import ClassTokenModel, VitSettings, plain_blocks, preset
+from fixformer.models.layers.embedding import TimeEmbed, interpolate_space, interpolate_time
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.class_token import ClassTokenModel, VitSettings, plain_blocks, preset
 
 LARGE: dict[str, Any] = {"embed_dim": 1024, "depth": 24, "num_heads": 16}
 

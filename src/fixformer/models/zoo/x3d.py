@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fixformer.models.registry import register
-from fixformer.models.zoo.bottleneck import Bottleneck, zero_last_norms
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.classifier import PooledClassifier, global_average, initialise_convolutions
-from fixformer.models.zoo.convolution import ConvNormAct, no_norm
+from fixformer.models.zoo.common.bottleneck import Bottleneck, zero_last_norms
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.convolution import ConvNormAct, no_norm
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, global_average, initialise_convolutions
 
 SQUEEZE_RATIO = 1 / 16
 SQUEEZE_DIVISOR = 8

@@ -10,14 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fixformer.config import ModelConfig
+from fixformer.config.model import CHOICES
+from fixformer.config.schema import check_whole
 from fixformer.errors import UnknownName
-from fixformer.model_config import CHOICES, ModelConfig
-from fixformer.models.association import Associate
-from fixformer.models.attends import SoftmaxAttend
-from fixformer.models.attention import Attention, build_fixation
-from fixformer.models.layers import Branch, Mlp, TiledTimeEmbed
-from fixformer.models.zoo.checkpointing import run
-from fixformer.models.zoo.class_token import (
+from fixformer.models.attention.association import Associate
+from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.module import Attention, build_fixation
+from fixformer.models.layers.embedding import TiledTimeEmbed
+from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
     SoftmaxTokens,
     TokenAttention,
@@ -25,7 +28,6 @@ from fixformer.models.zoo.class_token import (
     VitSettings,
     preset,
 )
-from fixformer.number_checks import check_whole
 from fixformer.ops.shift import released_time_groups
 
 

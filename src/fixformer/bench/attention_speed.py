@@ -1,0 +1,188 @@
+"""Speed and memory of every kind of attention over the number of tokens, and where each overtakes fused softmax.
+
+What is timed is one attention within one frame: from queries, keys and values of all heads, still token by token, to
+the output of the heads. That holds association, kernel and fixation where a kind has them, the attention itself, and
+the copies into its layout. The projections before and after, which all kinds share, and the rest of a block are not in
+it. "forward+backward" goes back to q, k, v and to the parameters between the projections.
+"""
+
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from fixformer.bench.attention_speed_worker import Job
+from fixformer.bench.process import measure_apart
+from fixformer.errors import UnknownName, UserError
+from fixformer.runtime.console import console
+from fixformer.runtime.machine import describe_machine
+from fixformer.runtime.progress import counting
+
+PLAIN: dict[str, Any] = {"fixation": "none", "association": "none"}
+# "linear" is the paper's baseline with ReLU, "elu1" the Linear Transformer.
+KINDS: dict[str, dict[str, Any]] = {
+    "softmax": {"attention": "softmax", **PLAIN},
+    "linear": {"attention": "linear", **PLAIN},
+    "elu1": {"attention": "linear", "kernel": "elu1", **PLAIN},
+    "ours": {},
+    **{
+        kind: {"attention": kind, **PLAIN}
+        for kind in ("performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom")
+    },
+}
+TWIN = "softmax"
+# A frame of side x side tokens: 196 to 16,384 of them.
+SIDES = (14, 20, 28, 40, 56, 80, 112, 128)
+HEADS, HEAD_DIM = 8, 64
+PASSES = {False: "forward", True: "forward+backward"}
+
+
+def bench_attention(
+    kinds: Sequence[str] = tuple(KINDS),
+    sides: Sequence[int] = SIDES,
+    threads: int = 1,
+    rounds: int = 3,
+    seconds: float = 0.5,
+) -> dict[str, Any]:
+    """Every kind by turns, each turn in a process of its own, forward and forward+backward; best of all repeats."""
+    kinds = list(dict.fromkeys([TWIN, *kinds]))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownName("attention", kind, KINDS)
+    if not sides or min(*sides, threads, rounds) < 1:
+        raise UserError(f"sides={sides}, threads={threads}, rounds={rounds}: all must be at least 1.")
+    turns = [(kind, backward) for _ in range(rounds) for backward in PASSES for kind in kinds]
+    machine, rates = describe_machine(threads), []
+    measured: dict[tuple[str, bool, int], list[dict[str, Any]]] = {}
+    with counting("", len(turns)) as progress:
+        for kind, backward in turns:
+            progress.begin(f"{kind} {PASSES[backward]}")
+            job = Job(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds)
+            done = measure_apart("fixformer.bench.attention_speed_worker", job, f"{kind} attention")
+            rates.append(done["sgemm_gmacs"])
+            for row in done["rows"]:
+                measured.setdefault((kind, backward, row["side"]), []).append(row)
+            progress.advance()
+    rows = [_row(*key, parts) for key, parts in measured.items()]
+    return {
+        **{"heads": HEADS, "head_dim": HEAD_DIM, "batch": 1, "dtype": "float32", "rounds": rounds},
+        "machine": {**machine, "load_average_after": os.getloadavg()[0], "sgemm_gmacs_per_second": max(rates)},
+        "sgemm_gmacs_per_second_of_each_turn": rates,
+        "settings": {kind: KINDS[kind] for kind in kinds},
+        "rows": rows,
+        "crossover_tokens": crossovers(rows),
+    }
+
+
+def _row(kind: str, backward: bool, side: int, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    seconds = [second for part in parts for second in part["seconds"]]
+    return {
+        **{"attention": kind, "pass": PASSES[backward], "tokens": side * side},
+        "seconds": min(seconds),
+        "seconds_median": statistics.median(seconds),
+        "repeats": len(seconds),
+        "memory_bytes": max(part["memory"] for part in parts),
+    }
+
+
+def crossovers(rows: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """Tokens from which on a kind is faster than softmax, between two measured lengths on logarithmic scales.
+
+    The shortest length measured if it is faster throughout, nothing if it is slower at the longest.
+    """
+    found: dict[str, dict[str, float | None]] = {}
+    for kind in dict.fromkeys(row["attention"] for row in rows if row["attention"] != TWIN):
+        found[kind] = {name: _crossover(_times(rows, kind, name), _times(rows, TWIN, name)) for name in PASSES.values()}
+    return found
+
+
+def _times(rows: list[dict[str, Any]], kind: str, name: str) -> dict[int, float]:
+    times = {row["tokens"]: row["seconds"] for row in rows if (row["attention"], row["pass"]) == (kind, name)}
+    return dict(sorted(times.items()))
+
+
+def _crossover(times: dict[int, float], twin: dict[int, float]) -> float | None:
+    # The logarithm of the ratio: above zero where softmax is faster.
+    slower = [(math.log(tokens), math.log(times[tokens] / twin[tokens])) for tokens in times]
+    if slower[-1][1] >= 0:
+        return None
+    for (x, y), (later_x, later_y) in reversed(list(pairwise(slower))):
+        if y >= 0:
+            return math.exp(x + (later_x - x) * y / (y - later_y))
+    return float(min(times))
+
+
+def print_attention_bench(result: dict[str, Any]) -> None:
+    """Milliseconds at each length, and where each kind overtakes softmax."""
+    machine, rows = result["machine"], result["rows"]
+    lengths = sorted({row["tokens"] for row in rows})
+    what = f"{HEADS} heads x {HEAD_DIM}, float32, batch 1, milliseconds"
+    title = f"{what}; {machine['threads']} threads, {machine['cpu']}"
+    table = Table(box=None, title=title, title_justify="left", header_style="bold")
+    for column in ("attention", "pass", *(f"{tokens:,}" for tokens in lengths), "MB at the longest", "overtakes at"):
+        table.add_column(column, justify="left" if column in ("attention", "pass") else "right")
+    for name in PASSES.values():
+        for kind in result["settings"]:
+            own = {row["tokens"]: row for row in rows if (row["attention"], row["pass"]) == (kind, name)}
+            cells = [f"{own[tokens]['seconds'] * 1e3:.1f}" for tokens in lengths]
+            memory = f"{own[lengths[-1]]['memory_bytes'] / 2**20:.0f}"
+            table.add_row(kind, name, *cells, memory, _overtakes(result, kind, name))
+    console().print(table)
+    loads = f"load average {machine['load_average']:.2f} before, {machine['load_average_after']:.2f} after"
+    console().print(f"{loads}; one multiply at {machine['sgemm_gmacs_per_second']:.0f} GMAC/s", style="dim")
+
+
+def _overtakes(result: dict[str, Any], kind: str, name: str) -> str:
+    if kind == TWIN:
+        return ""
+    tokens = result["crossover_tokens"][kind][name]
+    return "not here" if tokens is None else f"{tokens:,.0f} tokens"
+
+
+def plot_attention_bench(result: dict[str, Any], path: Path) -> None:
+    """Time and memory over tokens on logarithmic axes; a cross where a kind overtakes softmax."""
+    from fixformer.runtime.figures import new_figure, save_figure
+
+    figure, axes = new_figure(columns=3)
+    for one, name in zip(axes, PASSES.values(), strict=False):
+        for kind in result["settings"]:
+            times = _times(result["rows"], kind, name)
+            style = {"color": "black", "linewidth": 2} if kind == TWIN else {}
+            (line,) = one.loglog(list(times), [1e3 * second for second in times.values()], label=kind, **style)
+            _mark_crossover(one, result, kind, name, line.get_color())
+        one.set(xlabel="tokens", ylabel="milliseconds", title=f"{name} (x: overtakes softmax)")
+    _plot_memory(axes[2], result)
+    axes[0].legend(fontsize=7)
+    save_figure(figure, path)
+
+
+def _mark_crossover(axes: Any, result: dict[str, Any], kind: str, name: str, colour: str) -> None:
+    tokens = result["crossover_tokens"].get(kind, {}).get(name)
+    twin = _times(result["rows"], TWIN, name)
+    if tokens is None or tokens <= min(twin):
+        return
+    axes.plot(tokens, 1e3 * _interpolated(twin, tokens), "x", color=colour, markersize=8, markeredgewidth=2)
+
+
+def _interpolated(times: dict[int, float], tokens: float) -> float:
+    for (x, y), (later_x, later_y) in pairwise(times.items()):
+        if x <= tokens <= later_x:
+            share = math.log(tokens / x) / math.log(later_x / x)
+            return math.exp(math.log(y) + share * math.log(later_y / y))
+    raise AssertionError(f"{tokens} tokens lie outside of {list(times)}")
+
+
+def _plot_memory(axes: Any, result: dict[str, Any]) -> None:
+    name = PASSES[True]
+    for kind in result["settings"]:
+        rows = [row for row in result["rows"] if (row["attention"], row["pass"]) == (kind, name)]
+        rows.sort(key=lambda row: row["tokens"])
+        style = {"color": "black", "linewidth": 2} if kind == TWIN else {}
+        megabytes = [max(row["memory_bytes"], 1) / 2**20 for row in rows]
+        axes.loglog([row["tokens"] for row in rows], megabytes, label=kind, **style)
+    axes.set(xlabel="tokens", ylabel="MB beyond q, k, v", title=f"peak memory, {name}")

@@ -1,0 +1,197 @@
+"""`fixformer bench data`: how fast clips are read beside other tools, and whether memory stays flat."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from fixformer.bench.other_readers import Reader, available_readers
+from fixformer.bench.reading_memory import memory_slope
+from fixformer.bench.sample_videos import make_clips
+from fixformer.data.loading.datasets import TrainBatch
+from fixformer.data.video import open_video
+from fixformer.runtime.console import console
+from fixformer.runtime.files import write_json
+from fixformer.runtime.machine import describe_machine
+from fixformer.runtime.seeds import generator
+
+FRAMES = 16
+STRIDE = 4
+TARGET = 0.95
+LOADER_TARGET = 1.7
+
+Pick = Callable[[int, str], list[int]]
+
+
+def uniform(frames: int, path: str) -> list[int]:
+    """The middle frame of each of 16 equal parts."""
+    return [(2 * i + 1) * frames // (2 * FRAMES) for i in range(FRAMES)]
+
+
+def dense(frames: int, path: str) -> list[int]:
+    """16 frames, 4 apart, from a place drawn for this file."""
+    last = max(0, frames - FRAMES * STRIDE)
+    start = int(generator(0, Path(path).name).integers(last + 1))
+    return [min(frames - 1, start + i * STRIDE) for i in range(FRAMES)]
+
+
+TASKS: dict[str, Pick] = {"uniform 16": uniform, f"dense 16 x {STRIDE}": dense}
+
+
+def bench_data(
+    videos: list[str] | None = None,
+    *,
+    rounds: int = 5,
+    decodes: int = 20_000,
+    loader_seconds: float = 20.0,
+    out: str | Path | None = None,
+) -> dict[str, Any]:
+    """Measure reading, loading and memory.
+
+    Args:
+        videos: files to read; by default four videos of 10 seconds that are made for it.
+        rounds: every tool reads every clip so many times, in turn; the best time counts.
+        decodes: clips read in the test of memory; 0 leaves it out.
+        loader_seconds: of each measurement of the loader; 0 leaves it out.
+        out: write the result as JSON here.
+    """
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = videos or make_clips(Path(folder))
+        result: dict[str, Any] = {"machine": describe_machine(threads=1), "videos": [Path(p).name for p in paths]}
+        readers, result["absent"] = available_readers()
+        result["reading"] = {name: compare(paths, pick, readers, rounds) for name, pick in TASKS.items()}
+        if loader_seconds:
+            result["loader"] = loader_throughput(paths, loader_seconds)
+        if decodes:
+            result["memory"] = memory_slope(decodes)
+    if out is not None:
+        write_json(out, result)
+    return result
+
+
+def compare(paths: list[str], pick: Pick, readers: dict[str, Reader], rounds: int) -> dict[str, Any]:
+    """Clips per second of every reader: on the clock, and of processor time, which a busy machine does not disturb."""
+    clock = _Best(readers)
+    work = _Best(readers)
+    wrong: dict[str, list[str]] = {name: [] for name in readers}
+    for path in paths:
+        with open_video(path) as video:
+            indices = pick(len(video), path)
+            expected = video.get_frames(indices)
+        for _ in range(rounds):
+            for name, reader in readers.items():
+                clock_begin, work_begin = time.perf_counter(), time.process_time()
+                frames = reader(path, indices)
+                clock.add(name, path, time.perf_counter() - clock_begin)
+                work.add(name, path, time.process_time() - work_begin)
+                if not _alike(frames, expected) and Path(path).name not in wrong[name]:
+                    wrong[name].append(Path(path).name)
+    return {
+        **clock.summary(),
+        "processor": work.summary(),
+        "other_frames_than_asked": {name: files for name, files in wrong.items() if files},
+        "milliseconds": clock.milliseconds(),
+    }
+
+
+class _Best:
+    """The shortest time of every reader on every file."""
+
+    def __init__(self, readers: dict[str, Reader]) -> None:
+        self._times: dict[str, dict[str, float]] = {name: {} for name in readers}
+
+    def add(self, name: str, path: str, seconds: float) -> None:
+        self._times[name][path] = min(seconds, self._times[name].get(path, seconds))
+
+    def summary(self) -> dict[str, Any]:
+        speeds = {name: len(times) / sum(times.values()) for name, times in self._times.items()}
+        others = {name: speed for name, speed in speeds.items() if name != "fixformer"}
+        fastest = max(others, key=others.__getitem__)
+        ratio = speeds["fixformer"] / others[fastest]
+        return {"clips_per_second": speeds, "fastest_other": fastest, "ratio": ratio}
+
+    def milliseconds(self) -> dict[str, dict[str, float]]:
+        paths = next(iter(self._times.values()))
+        return {Path(path).name: {name: 1000 * times[path] for name, times in self._times.items()} for path in paths}
+
+
+def _alike(frames: np.ndarray, expected: np.ndarray) -> bool:
+    """The same frames up to the rounding of colour conversion."""
+    return frames.shape == expected.shape and float(np.abs(frames.astype(np.int16) - expected).mean()) < 3
+
+
+def loader_throughput(paths: list[str], seconds: float) -> dict[str, Any]:
+    """Augmented training clips per second with one worker and with two, measured in turn."""
+    from fixformer.config import Augment, ClipSpec
+    from fixformer.data.listing import Sample
+    from fixformer.data.loading.datasets import TrainClips
+    from fixformer.data.loading.loaders import TrainLoader
+
+    spec = ClipSpec(frames=FRAMES, size=224, augment=Augment(policy="rand", flip=0.5, colour=0.4, erase=0.25))
+    samples = [Sample(path, i % 2, "train", f"{path}#{i}") for i, path in enumerate(paths * 64)]
+    speeds: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(2):
+        for workers, found in speeds.items():
+            loader = TrainLoader(TrainClips(samples, spec, seed=0), batch_size=4, workers=workers)
+            found.append(_clips_per_second(loader.epoch(0), seconds / 2))
+    one, two = max(speeds[1]), max(speeds[2])
+    return {"clips_per_second": {"1 worker": one, "2 workers": two}, "ratio": two / one, "spec": repr(spec)}
+
+
+def _clips_per_second(batches: Iterator[TrainBatch], seconds: float) -> float:
+    """Counted after the first batches, which wait for the workers to start."""
+    for _ in zip(range(3), batches, strict=False):
+        pass
+    begin, clips = time.perf_counter(), 0
+    for batch in batches:
+        clips += len(batch.labels_B)
+        if time.perf_counter() - begin > seconds:
+            break
+    return clips / (time.perf_counter() - begin)
+
+
+def run_bench_data(videos: list[str] | None = None, *, json: bool = False, **settings: Any) -> None:
+    """`bench_data`, printed."""
+    import json as text
+
+    result = bench_data(videos, **settings)
+    if json:
+        print(text.dumps(result, indent=1))
+    else:
+        print_bench(result)
+
+
+def print_bench(result: dict[str, Any]) -> None:
+    """A table of clips per second, and the other findings in a line each."""
+    machine = result["machine"]
+    table = Table("clips per second, 1 thread", *result["reading"], box=None, header_style="bold")
+    first = next(iter(result["reading"].values()))
+    for name in first["clips_per_second"]:
+        speeds = [f"{task['clips_per_second'][name]:.2f}" for task in result["reading"].values()]
+        table.add_row(name, *speeds)
+    ratios = [f"{task['ratio']:.2f} x {task['fastest_other']}" for task in result["reading"].values()]
+    table.add_row(f"fixformer / fastest other (at least {TARGET})", *ratios, style="bold")
+    work = [task["processor"] for task in result["reading"].values()]
+    table.add_row("the same by processor time", *(f"{one['ratio']:.2f} x {one['fastest_other']}" for one in work))
+    out = console()
+    out.print(table)
+    for task, found in result["reading"].items():
+        for name, files in found["other_frames_than_asked"].items():
+            out.print(f"{task}: {name} gave other frames than were asked for in {', '.join(files)}")
+    if "loader" in result:
+        speeds, ratio = result["loader"]["clips_per_second"], result["loader"]["ratio"]
+        out.print(
+            f"loader with augmentation: {speeds['1 worker']:.2f} clips/s with 1 worker, "
+            f"{speeds['2 workers']:.2f} with 2: {ratio:.2f} x (at least {LOADER_TARGET})"
+        )
+    if "memory" in result:
+        memory = result["memory"]
+        out.print(f"memory over {memory['decodes']:,} decodes: {memory['kib_per_1000_decodes']:+.1f} KiB per 1,000")
+    absent = "".join(f"; {name} absent ({why})" for name, why in result["absent"].items())
+    out.print(f"{machine['cpu']}, load {machine['load_average']:.1f}, {machine['date']}{absent}", style="dim")

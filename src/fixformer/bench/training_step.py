@@ -1,0 +1,137 @@
+"""What a training step costs: time and memory with and without recomputed activations, and how long it waits for data.
+
+Each case runs in a process of its own (`python -m THIS JOB`), so that its peak memory is its own.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from fixformer.bench.process import measure_apart
+from fixformer.errors import UserError
+from fixformer.runtime.console import console
+from fixformer.runtime.machine import describe_machine, sgemm_gmacs
+from fixformer.runtime.memory import peak_memory
+
+ROWS_SKIPPED = 1  # the first row of a log holds the start of the workers
+
+
+@dataclass(frozen=True)
+class Job:
+    """Steps of one model on random clips."""
+
+    model: str
+    frames: int
+    size: int
+    batch: int
+    threads: int
+    checkpointing: bool
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of each step, resident memory in bytes before the first step and at most."""
+
+    seconds: list[float]
+    memory_before: int
+    memory_peak: int
+    sgemm_gmacs: float
+
+
+def bench_train(
+    name: str = "fixformer_base",
+    *,
+    frames: int = 16,
+    size: int = 224,
+    batch: int = 1,
+    threads: int = 2,
+    repeats: int = 1,
+) -> dict[str, Any]:
+    """A whole step (forward, backward, SGD), activations kept and recomputed."""
+    if min(frames, size, batch, threads, repeats) < 1:
+        raise UserError(f"frames={frames}, size={size}, batch={batch}, threads={threads}: all must be at least 1.")
+    machine = describe_machine(threads)
+    rows = []
+    for checkpointing in (False, True):
+        job = Job(name, frames, size, batch, threads, checkpointing, repeats)
+        measured = Measured(**measure_apart("fixformer.bench.training_step", job, f"{name} at {frames}x{size}"))
+        rows.append({"checkpointing": checkpointing, **asdict(measured), "seconds": min(measured.seconds)})
+    clip = {"model": name, "frames": frames, "size": size, "batch": batch, "dtype": "float32", "optimiser": "sgd"}
+    return {**clip, "machine": machine, "rows": rows}
+
+
+def measure(job: Job) -> Measured:
+    """The job, in this process."""
+    from fixformer.config import OptimConfig
+    from fixformer.models.registry import create_model
+    from fixformer.training.optim import build_optimiser
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(0)
+    model = create_model(job.model, num_frames=job.frames, image_size=job.size).train()
+    model.set_grad_checkpointing(job.checkpointing)
+    optimiser = build_optimiser(model, OptimConfig(optimiser="sgd"))
+    video_BCTHW = torch.randn(job.batch, 3, job.frames, job.size, job.size)
+    before, seconds = peak_memory(video_BCTHW.device), []
+    for _ in range(1 + job.repeats):
+        start = time.perf_counter()
+        model(video_BCTHW).logsumexp(-1).mean().backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        seconds.append(time.perf_counter() - start)
+    return Measured(seconds[1:], before, peak_memory(video_BCTHW.device), sgemm_gmacs(0.5))
+
+
+def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str, Any]:
+    """The share of its time that a run of one epoch waits for its data, once the cache is filled."""
+    from fixformer.training.log import read_log
+    from fixformer.training.run import train
+
+    once = {"epochs": 1, "stages": "", "warmup_epochs": 0, "eval.every": 0, "views": "1x1", "cache": "auto"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = train(recipe, data=data, output=Path(folder) / "run", **{**once, **overrides})
+        rows = [row for row in read_log(result.output / "log.jsonl") if row["kind"] == "step"][ROWS_SKIPPED:]
+    if not rows:
+        raise UserError(f"{data} is too small to measure: one epoch has {result.steps} steps; lower batch_size.")
+    return {
+        "recipe": recipe,
+        "steps": result.steps,
+        "data_wait": sum(row["data_wait"] for row in rows) / len(rows),
+        "clips_per_second": sum(row["clips_per_second"] for row in rows) / len(rows),
+        "workers": result.config.data.workers,
+    }
+
+
+def print_bench(result: dict[str, Any]) -> None:
+    """Steps with and without recomputed activations."""
+    machine = result["machine"]
+    title = (
+        f"{result['model']}, training step of {result['batch']} clips of {result['frames']}x{result['size']}, "
+        f"{result['dtype']}, {machine['threads']} threads, {machine['cpu']}"
+    )
+    table = Table("activations", "seconds", "peak GB", "before the first step GB", box=None, title=title)
+    for row in result["rows"]:
+        table.add_row(
+            "recomputed" if row["checkpointing"] else "kept",
+            f"{row['seconds']:.2f}",
+            f"{row['memory_peak'] / 2**30:.2f}",
+            f"{row['memory_before'] / 2**30:.2f}",
+        )
+    console().print(table)
+    if "data" in result:
+        wait = result["data"]
+        console().print(
+            f"{wait['recipe']}: data wait {wait['data_wait']:.1%} of {wait['clips_per_second']:.1f} clips/s"
+        )
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure(Job(**json.loads(sys.argv[1]))))))

@@ -1,0 +1,142 @@
+"""The verbs of `fixformer bench`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+from tyro.extras import SubcommandApp
+
+bench = SubcommandApp()
+
+
+@bench.command(name="model")
+def bench_model(
+    name: Positional[str] = "fixformer_base",
+    *,
+    frames: tuple[int, ...] = (16, 32, 64, 96),
+    sizes: tuple[int, ...] = (224, 336, 448),
+    threads: int = 2,
+    rounds: int = 2,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of a model, its softmax twin and plain matrix products, side by side.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: numbers of frames.
+        sizes: sides in pixels; every frame count is run at every size.
+        threads: processor threads.
+        rounds: how often the whole table is run.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import model_speed as bench
+
+    result = bench.bench_model(name, frames, sizes, threads, rounds)
+    _deliver(result, out, None if json else bench.print_bench, bench.plot_bench)
+
+
+@bench.command(name="attention")
+def bench_attention(
+    *,
+    sides: tuple[int, ...] = (14, 20, 28, 40, 56, 80, 112, 128),
+    threads: int = 1,
+    rounds: int = 3,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of every attention over the number of tokens, and where each overtakes softmax.
+
+    Args:
+        sides: a frame has side x side tokens.
+        threads: processor threads.
+        rounds: how often every attention is run.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import attention_speed as bench
+
+    result = bench.bench_attention(sides=sides, threads=threads, rounds=rounds)
+    _deliver(result, out, None if json else bench.print_attention_bench, bench.plot_attention_bench)
+
+
+@bench.command(name="data")
+def bench_data(
+    videos: Positional[tuple[str, ...]] = (),
+    *,
+    rounds: int = 5,
+    decodes: int = 20_000,
+    loader_seconds: float = 20.0,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Reading clips, against PyAV, OpenCV and torchcodec; the loader; memory over many decodes.
+
+    Args:
+        videos: files to read; by default four videos of 10 seconds that are made for it.
+        rounds: every tool reads every clip so many times, in turn; the best time counts.
+        decodes: clips read in the test of memory; 0 leaves it out.
+        loader_seconds: of each measurement of the loader; 0 leaves it out.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench.reading import run_bench_data
+
+    run_bench_data(
+        list(videos) or None, json=json, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds, out=out
+    )
+
+
+@bench.command(name="train")
+def bench_train(
+    name: Positional[str] = "fixformer_base",
+    *,
+    frames: int = 16,
+    size: int = 224,
+    batch: int = 1,
+    threads: int = 2,
+    repeats: int = 1,
+    recipe: str = "lsa64",
+    data: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of a training step, activations kept and recomputed; how long a recipe waits for its data.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: of a clip.
+        size: side in pixels.
+        batch: clips in a step.
+        threads: processor threads.
+        repeats: steps measured, after one to warm up.
+        recipe: whose wait for data is measured, if `data` is given.
+        data: directory or annotation file for the recipe.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench import training_step as bench
+
+    result = bench.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
+    if data:
+        result["data"] = bench.bench_data_wait(recipe, data)
+    _deliver(result, out, None if json else bench.print_bench)
+
+
+def _deliver(
+    result: dict[str, Any],
+    out: Path | None,
+    show: Callable[[dict[str, Any]], None] | None,
+    draw: Callable[[dict[str, Any], Path], None] | None = None,
+) -> None:
+    """The JSON and its picture where they are wanted, then the result for people, or as JSON without `show`."""
+    from fixformer.runtime.console import print_json
+    from fixformer.runtime.files import write_json
+
+    if out:
+        write_json(out, result)
+        if draw:
+            draw(result, out.with_suffix(".png"))
+    (show or print_json)(result)

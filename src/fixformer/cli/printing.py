@@ -1,0 +1,66 @@
+"""Tables of models and costs for people, and the same as JSON for programs."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.table import Table
+
+from fixformer.models.cost import Cost, count_params
+from fixformer.models.registry import create_model, describe, list_models
+from fixformer.runtime.console import console, print_json
+
+if TYPE_CHECKING:
+    from fixformer.evaluation.predictor import Prediction
+
+
+def print_models(pattern: str, as_json: bool = False) -> None:
+    """List models with parameters (in millions), the clip they are sized for and a sentence about each."""
+    rows = [_model_row(name) for name in list_models(pattern)]
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("model", "params M", "frames x size", "classes", "what it is", box=None, header_style="bold")
+    for row in rows:
+        clip = f"{row['frames']}x{row['size']}"
+        table.add_row(row["model"], f"{row['params'] / 1e6:.2f}", clip, str(row["classes"]), row["about"])
+    console().print(table)
+
+
+def _model_row(name: str) -> dict[str, Any]:
+    with torch.device("meta"):
+        model = create_model(name)
+    sizes = {"frames": model.num_frames, "size": model.image_size, "classes": model.num_classes}
+    return {"model": name, "params": count_params(model), **sizes, "about": describe(name)}
+
+
+def print_cost(cost: Cost, as_json: bool = False) -> None:
+    """Cost of one view, part by part, with the paper's number beside it where it has one."""
+    if as_json:
+        print_json(cost.to_json())
+        return
+    title = f"{cost.model}, one view of {cost.frames} frames x {cost.size} pixels"
+    table = Table("part", "params M", "GFLOPs", "activations MB", box=None, title=title, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for part in cost.parts:
+        table.add_row(part.name, *_numbers(part.params, part.macs, part.activations))
+    table.add_row("total", *_numbers(cost.params, cost.macs, cost.activations), style="bold")
+    if cost.paper_gflops:
+        table.add_row("the paper prints", str(cost.paper_params_millions or "-"), f"{cost.paper_gflops:.1f}", "-")
+    console().print(table)
+    notes = ["1 multiply-accumulate = 1 FLOP. Activations: what training keeps per clip in float32."]
+    if cost.executed_macs != cost.macs:
+        executed = f"{cost.executed_macs / 1e9:.1f}"
+        notes.append(f"Executed: {executed} GFLOPs; with fewer tokens than head_dim the other association is cheaper.")
+    console().print("\n".join(notes), style="dim")
+
+
+def print_prediction(prediction: "Prediction") -> None:
+    """The best guesses as bars."""
+    print(f"{prediction.file} ({prediction.views} views)")
+    for guess in prediction.guesses:
+        print(f"  {guess.probability:6.1%} {'█' * round(30 * guess.probability):<30} {guess.label}")
+
+
+def _numbers(params: int, macs: int, activations: int) -> tuple[str, str, str]:
+    return f"{params / 1e6:.3f}", f"{macs / 1e9:.3f}", f"{activations / 2**20:.0f}"

@@ -1,0 +1,152 @@
+"""What training does to a clip: every draw comes from the generator it is given, once for all frames.
+
+Clips stay uint8; normalisation and the erasing that follows it are done per batch (`Batch.inputs`).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fixformer.config import Augment, ClipSpec
+from fixformer.data.clips import pixels, transforms
+from fixformer.data.clips.autoaugment import auto_augment, rand_augment
+from fixformer.data.clips.pixels import Box
+
+NO_BOX = (0, 0, 0, 0)
+ERASE_AREA = (0.02, 1 / 3)
+ERASE_ASPECT = 0.3
+RESIZED_ASPECT = 3 / 4
+ATTEMPTS = 10
+
+Cut = tuple[Tensor, Box]
+"""A picture, perhaps scaled, and the box of it that becomes the clip."""
+
+
+def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
+    """An augmented `clip_CTHW` of bytes, and the box (top, left, height, width) to erase once it is normalised."""
+    augment = spec.augment
+    clip = apply_policy(transforms.from_frames(frames_THWC), augment, rng)
+    clip = warp(*CROPS[augment.crop](clip, spec, rng), augment.warp, rng)
+    clip = transforms.resize(clip, spec.size, spec.size, spec.antialias)
+    if rng.random() < augment.flip:
+        clip = clip.flip(-1)
+    clip = colour_jitter(clip.contiguous(), augment.colour, augment.hue, rng)
+    return clip, erase_box(spec.size, spec.size, rng) if rng.random() < augment.erase else NO_BOX
+
+
+def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) -> Tensor:
+    if augment.policy == "v0":
+        return auto_augment(clip_CTHW, rng)
+    if augment.policy == "rand":
+        return rand_augment(
+            clip_CTHW,
+            rng,
+            operations=augment.rand_ops,
+            magnitude=augment.rand_magnitude,
+            deviation=augment.rand_std,
+        )
+    return clip_CTHW
+
+
+def warp(clip_CTHW: Tensor, box: Box, strength: float, rng: np.random.Generator) -> Tensor:
+    """The box, turned, sheared and stretched about its centre by a map with entries drawn around the identity's."""
+    if strength == 0:
+        return transforms.crop(clip_CTHW, *box)
+    return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)), box)
+
+
+def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """Short side to a drawn size (rounded half to even), then a random square of it."""
+    side = round(rng.uniform(*spec.augment.jitter))
+    scaled = transforms.scaled_to(clip_CTHW, side, spec.fit, spec.antialias)
+    height, width = scaled.shape[-2:]
+    top, left = _random_place(height, width, transforms.random_crop_bounds(height, width, spec.size), spec, rng)
+    return scaled, (top, left, spec.size, spec.size)
+
+
+def _random_place(
+    height: int, width: int, room: tuple[int, int], spec: ClipSpec, rng: np.random.Generator
+) -> tuple[int, int]:
+    """(top, left) of a crop that has this much free room, within reach of the middle one."""
+    y, x = transforms.middle(height, width, spec.focus)
+    reach = spec.augment.reach
+    return _offset(room[0], y, reach, rng), _offset(room[1], x, reach, rng)
+
+
+def _offset(room: int, middle: float, reach: float, rng: np.random.Generator) -> int:
+    """Where in the free room a crop begins: in a share of it, around the middle as far as it can be."""
+    first = int(room * min(max(middle - reach / 2, 0), 1 - reach))
+    return first + int(rng.integers(round(room * reach), endpoint=True))
+
+
+def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """TSN: one of ten crop shapes at one of thirteen places."""
+    height, width = clip_CTHW.shape[-2:]
+    sizes = transforms.multiscale_sizes(height, width)
+    crop_width, crop_height = sizes[rng.integers(len(sizes))]
+    places = transforms.multiscale_offsets(height, width, crop_width, crop_height)
+    left, top = places[rng.integers(len(places))]
+    return clip_CTHW, (top, left, crop_height, crop_width)
+
+
+def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """A random share and aspect of the picture; the whole picture if none fits."""
+    height, width = clip_CTHW.shape[-2:]
+    h, w = _random_shape(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (height, width)
+    top, left = _random_place(height, width, (height - h, width - w), spec, rng)
+    return clip_CTHW, (top, left, h, w)
+
+
+def centre_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
+    """The middle view of a test clip."""
+    (view,) = transforms.view_crops(clip_CTHW, spec, 1)
+    return view, (0, 0, spec.size, spec.size)
+
+
+CROPS: dict[str, Callable[[Tensor, ClipSpec, np.random.Generator], Cut]] = {
+    "jitter": jitter_crop,
+    "multiscale": multiscale_crop,
+    "resized": resized_crop,
+    "centre": centre_crop,
+}
+
+
+def colour_jitter(clip_CTHW: Tensor, colour: float, hue: float, rng: np.random.Generator) -> Tensor:
+    """Brightness, contrast, saturation and hue as one colour matrix: one pass over the pixels."""
+    if colour == 0 and hue == 0:
+        return clip_CTHW
+    bright, contrast, saturation = rng.uniform(max(0, 1 - colour), 1 + colour, size=3)
+    matrix = pixels.hue_matrix(rng.uniform(-hue, hue)) @ pixels.saturation_matrix(saturation) * bright * contrast
+    # contrast is about the clip's mean grey, which hue and saturation leave where it is
+    offset = (1 - contrast) * bright * pixels.grey_mean(clip_CTHW)
+    return pixels.colour_matrix(clip_CTHW, matrix, np.full(3, offset))
+
+
+def erase_box(height: int, width: int, rng: np.random.Generator) -> Box:
+    """One box of 2-33 % of the area; none if ten attempts do not fit."""
+    shape = _random_shape(height, width, ERASE_AREA, ERASE_ASPECT, rng)
+    if shape is None:
+        return NO_BOX
+    h, w = shape
+    top, left = rng.integers(height - h, endpoint=True), rng.integers(width - w, endpoint=True)
+    return int(top), int(left), h, w
+
+
+def _random_shape(
+    height: int, width: int, area: tuple[float, float], aspect: float, rng: np.random.Generator
+) -> tuple[int, int] | None:
+    """Sides of a uniformly drawn share of the area, in a log-uniformly drawn aspect of [aspect, 1 / aspect]."""
+    for _ in range(ATTEMPTS):
+        target = rng.uniform(*area) * height * width
+        ratio = math.exp(rng.uniform(math.log(aspect), -math.log(aspect)))
+        h, w = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
+        if 0 < h <= height and 0 < w <= width:
+            return h, w
+    return None
+
+
+def boxes_tensor(boxes: list[Box]) -> Tensor:
+    return torch.tensor(boxes, dtype=torch.int64).view(-1, 4)

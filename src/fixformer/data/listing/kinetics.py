@@ -1,0 +1,110 @@
+"""Kinetics as published: CSV of youtube_id, time_start, time_end, and files named `<id>_<start>_<end>.mp4`."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fixformer.data.listing.index import (
+    UNLABELLED,
+    FileFinder,
+    Index,
+    IndexOptions,
+    ListingError,
+    Sample,
+    located,
+    placed,
+    read_names,
+    split_of_name,
+)
+from fixformer.data.listing.tables import Row, Table, header, read_table
+
+ANNOTATION_FOLDERS = ("", "annotations")
+
+
+def annotation_files(root: Path) -> list[Path]:
+    """The CSVs with a youtube_id column; one file itself, or those of a directory."""
+    if root.is_file():
+        return [root]
+    for name in ANNOTATION_FOLDERS:
+        found = [path for path in sorted((root / name).glob("*.csv")) if "youtube_id" in header(path)]
+        if found:
+            return found
+    return []
+
+
+def load_kinetics(root: Path, options: IndexOptions) -> Index:
+    """Labels are the names in alphabetical order, which is the numbering in common use."""
+    files = annotation_files(root)
+    if not files:
+        raise ListingError(f"no CSV with a youtube_id column in {root} or {root / 'annotations'}.")
+    tables = [read_table(path) for path in files]
+    lacking = next((table.path for table in tables if "youtube_id" not in table.columns), None)
+    if lacking:
+        raise ListingError(f"{lacking} has no youtube_id column, so it is no list of Kinetics.")
+    folder = root.parent if root.is_file() else root
+    labels = read_names(options.labels) if options.labels else _names(tables)
+    samples = [s for table in tables for s in _samples(table, labels)]
+    repeated = _repeated_split(files, tables)
+    problems = [repeated] if repeated else []
+    videos = options.videos or folder
+    if not options.require_files:
+        return Index(folder, "kinetics", placed(samples, videos), labels, [], problems)
+    present, missing = _locate(samples, labels, FileFinder(videos))
+    return Index(folder, "kinetics", present, labels, missing, problems)
+
+
+def clip_name(youtube_id: str, start: float, end: float) -> str:
+    """The stem under which the trimmed clip is usually stored."""
+    return f"{youtube_id}_{int(start):06d}_{int(end):06d}"
+
+
+def _names(tables: list[Table]) -> list[str]:
+    names = {row["label"] for table in tables for row in table.rows if row.get("label")}
+    if not names:
+        raise ListingError(f"no label column in {', '.join(str(table.path) for table in tables)}; give labels=FILE.")
+    return sorted(names)
+
+
+def _samples(table: Table, labels: list[str]) -> list[Sample]:
+    number = {name: i for i, name in enumerate(labels)}
+    default = split_of_name(table.path.stem)
+    return [_sample(row, number, default, table) for row in table.rows]
+
+
+def _sample(row: Row, number: dict[str, int], default: str | None, table: Table) -> Sample:
+    try:
+        start, end = float(row["time_start"]), float(row["time_end"])
+    except (KeyError, ValueError):
+        raise ListingError(f"row {row} of {table.path} has no time_start and time_end in seconds.") from None
+    split = split_of_name(row.get("split", "")) or default
+    if split is None:
+        raise ListingError(f"neither the split column nor the name of {table.path} says train, val or test.")
+    name = row.get("label", "")
+    if name and name not in number:
+        raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
+    stem = clip_name(row["youtube_id"], start, end)
+    return Sample(f"{stem}.mp4", number[name] if name else UNLABELLED, split, stem, start, end)
+
+
+def _locate(samples: list[Sample], labels: list[str], finder: FileFinder) -> tuple[list[Sample], list[Sample]]:
+    """A trimmed file is taken whole; a whole video `<id>.mp4` is cut at the listed seconds."""
+    pairs: list[tuple[Sample, str | None]] = []
+    for sample in samples:
+        name = labels[sample.label] if sample.label != UNLABELLED else ""
+        prefer = (sample.split, name, name.replace(" ", "_"))
+        trimmed = finder.by_stem(sample.id, prefer)
+        if trimmed:
+            pairs.append((replace(sample, start=None, end=None), trimmed))
+        else:
+            pairs.append((sample, finder.by_stem(sample.id.rsplit("_", 2)[0], prefer)))
+    return located(pairs)
+
+
+def _repeated_split(files: list[Path], tables: list[Table]) -> str | None:
+    """Kinetics-400 and -600 side by side would be mixed without this."""
+    seen: dict[str, Path] = {}
+    for path, table in zip(files, tables, strict=True):
+        for split in {row.get("split", "") or path.stem for row in table.rows}:
+            if split in seen:
+                return f"{seen[split].name} and {path.name} both list the {split} split; name one of the files."
+            seen[split] = path
+    return None

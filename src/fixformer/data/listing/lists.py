@@ -1,0 +1,107 @@
+"""Lists of `path frames label` (or `path label`), one file per split, names in `category.txt` where present."""
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from fixformer.data.listing.index import (
+    UNLABELLED,
+    FileFinder,
+    Index,
+    IndexOptions,
+    ListingError,
+    Sample,
+    located,
+    placed,
+    read_names,
+    read_text,
+    split_of_name,
+)
+from fixformer.data.video.suffixes import VIDEO_SUFFIXES
+
+NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
+
+
+def is_list(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        parts = next((line for line in file if line.strip()), "").split()
+    return len(parts) >= 2 and all(part.isdecimal() for part in parts[-2 if len(parts) > 2 else -1 :])
+
+
+def list_files(root: Path) -> dict[str, Path]:
+    """The list of each split."""
+    if root.is_file():
+        return {split_of_name(root.stem) or "train": root}
+    found: dict[str, Path] = {}
+    for path in sorted([*root.glob("*.txt"), *root.glob("*.list")]):
+        split = split_of_name(path.stem)
+        if path.name not in NAME_FILES and split and is_list(path):
+            if split in found:
+                raise ListingError(
+                    f"{found[split].name} and {path.name} both list the {split} split; name one of them."
+                )
+            found[split] = path
+    return found
+
+
+def load_lists(root: Path, options: IndexOptions) -> Index:
+    files = list_files(root)
+    if not files:
+        raise ListingError(
+            f"no list in {root}; looked for *train*.txt, *val*.txt and *test*.txt of `path frames label`."
+        )
+    folder = root.parent if root.is_file() else root
+    per_split = {split: _without_dummy(split, read_list(path, split)) for split, path in files.items()}
+    samples = [s for rows in per_split.values() for s in rows]
+    if not samples:
+        raise ListingError(
+            f"nothing is listed in {', '.join(map(str, files.values()))}; a line is `path frames label`."
+        )
+    labels = _names(folder, options, samples)
+    videos = options.videos or folder
+    if not options.require_files:
+        return Index(folder, "list", placed(samples, videos), labels)
+    finder = FileFinder(videos)
+    present, missing = located((s, finder.by_path(s.path) or _anywhere(s.path, finder)) for s in samples)
+    return Index(folder, "list", present, labels, missing)
+
+
+def read_list(path: Path, split: str) -> list[Sample]:
+    lines = read_text(path).splitlines()
+    return [_sample(line, path, number, split) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _sample(line: str, path: Path, number: int, split: str) -> Sample:
+    parts = line.rsplit(None, 2)
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        return Sample(parts[0], int(parts[2]), split, parts[0], frames=int(parts[1]))
+    parts = line.rsplit(None, 1)
+    if len(parts) == 2 and parts[1].isdecimal():
+        return Sample(parts[0], int(parts[1]), split, parts[0])
+    raise ListingError(f"line {number} of {path} is not `path frames label`: {line[:80]!r}.")
+
+
+def _without_dummy(split: str, samples: list[Sample]) -> list[Sample]:
+    """A published test list carries label 0 on every row: such a list is unlabelled, not one class."""
+    if split == "test" and len(samples) > 1 and {s.label for s in samples} == {0}:
+        return [replace(s, label=UNLABELLED) for s in samples]
+    return samples
+
+
+def _names(folder: Path, options: IndexOptions, samples: list[Sample]) -> list[str]:
+    highest = max(s.label for s in samples)
+    candidates = [options.labels] if options.labels else [folder / name for name in NAME_FILES]
+    for path in candidates:
+        if path and path.is_file():
+            names = read_names(path)
+            if highest >= len(names):
+                raise ListingError(f"label {highest} is listed in {folder}, but {path} names only {len(names)} labels.")
+            return names
+    return [str(i) for i in range(highest + 1)]
+
+
+def _anywhere(listed: str, finder: FileFinder) -> str | None:
+    """The one file of a bare name, in any folder and with any suffix; a name with a folder means that folder."""
+    name = PurePosixPath(listed.replace("\\", "/"))
+    if len(name.parts) != 1:
+        return None
+    return finder.only(name.stem if name.suffix.lower() in VIDEO_SUFFIXES else name.name)

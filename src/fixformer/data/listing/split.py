@@ -1,0 +1,63 @@
+"""Dividing one list of samples into training and validation, by seed and, where known, by group."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from fixformer.data.listing.index import ListingError, Sample, stable_order
+
+
+def split_by_seed(
+    samples: list[Sample], seed: int, val_fraction: float, groups: dict[str, str], problems: list[str]
+) -> list[Sample]:
+    """Samples with their split set. With groups, a group is never divided; without, every class is."""
+    grouped = [replace(s, group=groups.get(s.id, s.group)) for s in samples]
+    if any(s.group is not None for s in grouped):
+        ungrouped = [s.id for s in grouped if s.group is None]
+        if ungrouped:
+            raise ListingError(
+                f"{len(ungrouped)} of {len(grouped)} videos have no group, first {ungrouped[0]!r}; "
+                "give every video a group or none."
+            )
+        held_out = _held_out_groups(grouped, seed, val_fraction)
+        result = [replace(s, split="val" if s.group in held_out else "train") for s in grouped]
+        problems += _uncovered(result)
+        return result
+    held_out = _held_out_ids(grouped, seed, val_fraction)
+    return [replace(s, split="val" if s.id in held_out else "train") for s in grouped]
+
+
+def _held_out_groups(samples: list[Sample], seed: int, val_fraction: float) -> set[str]:
+    sizes = Counter(s.group for s in samples if s.group is not None)
+    if len(sizes) < 2:
+        raise ListingError(f"one group only ({next(iter(sizes))!r}); a split by group needs two or more.")
+    chosen: set[str] = set()
+    held = 0
+    for group in stable_order(sizes, seed)[:-1]:
+        if chosen and held + sizes[group] / 2 > val_fraction * len(samples):
+            break
+        chosen.add(group)
+        held += sizes[group]
+    return chosen
+
+
+def _held_out_ids(samples: list[Sample], seed: int, val_fraction: float) -> set[str]:
+    by_label: dict[int, list[str]] = defaultdict(list)
+    for sample in samples:
+        by_label[sample.label].append(sample.id)
+    held_out: set[str] = set()
+    for ids in by_label.values():
+        count = min(max(round(val_fraction * len(ids)), 1), len(ids) - 1)
+        held_out.update(stable_order(ids, seed)[:count])
+    return held_out
+
+
+def _uncovered(samples: list[Sample]) -> list[str]:
+    labels = {s.label for s in samples}
+    problems = []
+    for split in ("train", "val"):
+        lacking = labels - {s.label for s in samples if s.split == split}
+        if lacking:
+            problems.append(
+                f"the split by group leaves {len(lacking)} classes without a {split} video; try another seed."
+            )
+    return problems

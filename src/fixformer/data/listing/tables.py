@@ -1,0 +1,265 @@
+"""Tables: any CSV with a path and a label column, and LSA64's `index.csv`, which is split by signer."""
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from fixformer.data.listing.index import (
+    UNLABELLED,
+    FileFinder,
+    Index,
+    IndexOptions,
+    ListingError,
+    Sample,
+    located,
+    placed,
+    read_lines,
+    read_names,
+    read_text,
+    split_of_name,
+)
+from fixformer.data.listing.split import split_by_seed
+from fixformer.errors import SettingsConflict
+
+PATH_COLUMNS = ("path", "file", "filename", "video", "video_path", "filepath")
+NAME_COLUMNS = ("class", "class_name", "label_name", "action", "name")
+LABEL_COLUMNS = ("label", "class_id", "target", *NAME_COLUMNS)
+GROUP_COLUMNS = ("group", "subject", "signer", "person", "actor")
+LSA64_COLUMNS = frozenset(("path", "label", "class", "subject", "recording_set"))
+LSA64_TEST_SIGNERS = frozenset(("9", "10"))
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    path: Path
+    rows: list[Row]
+    columns: list[str]
+
+    def column(self, names: tuple[str, ...]) -> str | None:
+        return next((name for name in names if name in self.columns), None)
+
+
+def read_table(path: Path) -> Table:
+    try:
+        lines = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise ListingError(f"{path} is not a table: {error}.") from None
+    columns = [name.strip().lower() for name in lines[0]] if lines else []
+    rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in lines[1:]]
+    short = next((row for row in rows if len(row) < len(columns)), None)
+    if short is not None:
+        raise ListingError(f"a row of {path} has {len(short)} of {len(columns)} columns: {short}.")
+    return Table(path, rows, columns)
+
+
+def header(path: Path) -> list[str]:
+    """The column names, without reading the table."""
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        try:
+            return [name.strip().lower() for name in next(csv.reader(file), [])]
+        except csv.Error:
+            return []  # no table
+
+
+def is_sample_table(path: Path) -> bool:
+    columns = header(path)
+    return any(name in columns for name in PATH_COLUMNS) and any(name in columns for name in LABEL_COLUMNS)
+
+
+def load_csv(root: Path, options: IndexOptions) -> Index:
+    """One CSV with a split column, several CSVs named after their split, or one that is split by seed (and group)."""
+    files = [root] if root.is_file() else sorted(path for path in root.glob("*.csv") if is_sample_table(path))
+    if not files:
+        raise ListingError(
+            f"no CSV with a path column ({', '.join(PATH_COLUMNS)}) and a label column "
+            f"({', '.join(LABEL_COLUMNS)}) in {root}."
+        )
+    tables = [read_table(path) for path in files]
+    folder = root.parent if root.is_file() else root
+    _require_columns(tables)
+    labels = _labels(tables, folder, options)
+    problems: list[str] = []
+    samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
+    if not samples:
+        raise ListingError(f"{', '.join(str(table.path) for table in tables)} has a header, but no row below it.")
+    if all(s.split == "" for s in samples):
+        samples = split_by_seed(samples, options.seed, options.val_fraction, {}, problems)
+    problems += _label_problems(folder, samples, labels)
+    present, missing = _locate(samples, options.videos or folder, options)
+    return Index(folder, "csv", present, labels, missing, problems)
+
+
+def _labels(tables: list[Table], folder: Path, options: IndexOptions) -> list[str]:
+    """From the file named, from `labels.txt` beside the table (which also knows labels without a row), or the rows."""
+    if options.labels:
+        return read_names(options.labels)
+    beside = folder / "labels.txt"
+    return read_lines(beside) if beside.is_file() else _label_names(tables)
+
+
+def load_lsa64(root: Path, options: IndexOptions) -> Index:
+    """LSA64: signers 1-8 train, 9-10 test; with `recording_set`, only that set's signs, renumbered in order."""
+    folder = root.parent if root.is_file() else root
+    table = read_table(folder / "index.csv")
+    absent = LSA64_COLUMNS - set(table.columns)
+    if absent:
+        raise ListingError(f"{table.path} is not LSA64's index: no column {', '.join(sorted(absent))}.")
+    rows = _recorded_in(table, options.recording_set)
+    labels = _label_names([replace(table, rows=rows)])
+    number = {name: i for i, name in enumerate(labels)}
+    samples = [
+        Sample(
+            row["path"],
+            _number(row["class"], number, table),
+            "test" if row["subject"] in LSA64_TEST_SIGNERS else "train",
+            row["path"],
+            frames=_frames(row, table),
+            group=row["subject"],
+        )
+        for row in rows
+    ]
+    present, missing = _locate(samples, options.videos or folder, options)
+    return Index(folder, "lsa64", present, labels, missing)
+
+
+def _frames(row: Row, table: Table) -> int | None:
+    text = row.get("frames", "")
+    if text and not text.isdecimal():
+        raise ListingError(f"frames {text!r} of {row['path']!r} in {table.path} is not a number.")
+    return int(text) if text else None
+
+
+def _recorded_in(table: Table, recording_set: int | None) -> list[Row]:
+    if recording_set is None:
+        return table.rows
+    rows = [row for row in table.rows if row["recording_set"] == str(recording_set)]
+    if not rows:
+        known = sorted({row["recording_set"] for row in table.rows})
+        raise ListingError(f"recording set {recording_set} is not in {table.path}; it has {', '.join(known)}.")
+    return rows
+
+
+def _label_names(tables: list[Table]) -> list[str]:
+    """Names in the order of their numbers where a table has both, of the numbers or the alphabet otherwise."""
+    numbers: dict[str, int] = {}
+    names: set[str] = set()
+    for table in tables:
+        label, name = _columns(table)
+        for row in table.rows:
+            text = row[name]
+            names.add(text)
+            if (
+                label != name
+                and row[label].isdecimal()
+                and numbers.setdefault(text, int(row[label])) != int(row[label])
+            ):
+                raise ListingError(f"label {text!r} has two numbers in {table.path}: {numbers[text]} and {row[label]}.")
+    names.discard("")
+    if all(name in numbers for name in names):
+        return sorted(names, key=lambda name: numbers[name])
+    return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
+
+
+def _require_columns(tables: list[Table]) -> None:
+    for table in tables:
+        for kind, names in (("path", PATH_COLUMNS), ("label", LABEL_COLUMNS)):
+            if table.column(names) is None:
+                have = ", ".join(table.columns)
+                raise ListingError(f"{table.path} has no {kind} column ({', '.join(names)}); its columns are {have}.")
+
+
+def _columns(table: Table) -> tuple[str, str]:
+    """The columns that hold a label's number (or name) and its name."""
+    label = table.column(LABEL_COLUMNS)
+    assert label is not None
+    return label, table.column(NAME_COLUMNS) or label
+
+
+def _samples(table: Table, labels: list[str], split_by_file: bool) -> list[Sample]:
+    path_column = table.column(PATH_COLUMNS)
+    assert path_column is not None
+    _, name_column = _columns(table)
+    number = {name: i for i, name in enumerate(labels)}
+    default = split_of_name(table.path.stem) or ""
+    if split_by_file and not default and "split" not in table.columns:
+        raise SettingsConflict(f"several CSVs, but the name of {table.path.name} does not say train, val or test.")
+    return [
+        _sample(row, path_column, _number(row[name_column], number, table), _split(row, default, table), table)
+        for row in table.rows
+    ]
+
+
+def _sample(row: Row, path_column: str, label: int, split: str, table: Table) -> Sample:
+    group = table.column(GROUP_COLUMNS)
+    path = row[path_column]
+    start, end = _seconds(row, "start", table), _seconds(row, "end", table)
+    name = PurePosixPath(path.replace("\\", "/")).as_posix()
+    part = name if start is None and end is None else f"{name}@{start or 0:g}-{'' if end is None else f'{end:g}'}"
+    frames = row.get("frames", "")
+    return Sample(
+        path,
+        label,
+        split,
+        row.get("id") or part,
+        start,
+        end,
+        int(frames) if frames.isdecimal() else None,
+        (row[group] or None) if group else None,
+    )
+
+
+def _number(name: str, number: dict[str, int], table: Table) -> int:
+    if name == "":
+        return UNLABELLED
+    if name not in number and name.isdecimal() and int(name) < len(number):
+        return int(name)  # the table numbers the labels that the list names
+    if name not in number:
+        raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
+    return number[name]
+
+
+def _split(row: Row, default: str, table: Table) -> str:
+    if "split" not in table.columns:
+        return default
+    split = split_of_name(row["split"])
+    if split is None:
+        raise ListingError(f"split {row['split']!r} in {table.path} is not train, val or test.")
+    return split
+
+
+def _seconds(row: Row, name: str, table: Table) -> float | None:
+    text = row.get(name) or row.get(f"time_{name}") or row.get(f"{name}_seconds") or ""
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ListingError(f"{name} {text!r} in {table.path} is not a number of seconds.") from None
+
+
+def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> list[str]:
+    problems = []
+    if not any(s.label != UNLABELLED for s in samples):
+        problems.append(f"no row in {root} has a label.")
+    elif len(labels) < 2:
+        problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
+    unlabelled = [s.id for s in samples if s.split == "train" and s.label == UNLABELLED]
+    if unlabelled:
+        problems.append(f"{len(unlabelled)} training rows in {root} have no label, first {unlabelled[0]!r}.")
+    trained = {s.label for s in samples if s.split == "train"}
+    for split in ("val", "test"):
+        unseen = {s.label for s in samples if s.split == split} - trained - {UNLABELLED}
+        if trained and unseen:
+            name = labels[min(unseen)]
+            problems.append(f"label {name!r} of {split} has no training row in {root} ({len(unseen)} such).")
+    return problems
+
+
+def _locate(samples: list[Sample], videos: Path, options: IndexOptions) -> tuple[list[Sample], list[Sample]]:
+    if not options.require_files:
+        return placed(samples, videos), []
+    finder = FileFinder(videos)
+    return located((s, finder.by_path(s.path)) for s in samples)

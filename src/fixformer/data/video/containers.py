@@ -1,0 +1,123 @@
+"""Opening what FFmpeg reads, within limits, and choosing its video stream."""
+
+import io
+import time
+from pathlib import Path
+
+import av
+from av.container import InputContainer
+from av.stream import Disposition
+from av.video.stream import VideoStream
+
+from fixformer.data.video.decoder import DecodeError, Limits, NoVideoStream, Source
+
+# Formats that hold video. FFmpeg knows many more, some of which open further files or draw text as pictures.
+_FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,mpegvideo,flv,asf,ogg,gif,apng,nut,mxf,ivf,obu,av1,dv,rm,swf,"
+    "h264,hevc,m4v,vc1,mjpeg,yuv4mpegpipe,jpeg_pipe,png_pipe,bmp_pipe,webp_pipe,tiff_pipe,ppm_pipe,pgm_pipe"
+)
+CLOCK_FACTOR = 10
+_GENERATE_TIMES = 1  # AVFMT_FLAG_GENPTS
+
+
+class Deadline:
+    """The time limit of one call: so much processor time, or ten times as much on the clock.
+
+    A machine that is busy or was suspended is no fault of the file.
+    """
+
+    def __init__(self, seconds: float, file: str) -> None:
+        self._seconds, self._file = seconds, file
+        self._work_end = time.thread_time() + seconds
+        self._clock_end = time.monotonic() + seconds * CLOCK_FACTOR
+
+    def check(self) -> None:
+        if time.thread_time() > self._work_end or time.monotonic() > self._clock_end:
+            raise DecodeError(f"gave up after {self._seconds:g} s of work (Limits.seconds)", file=self._file)
+
+
+def describe(source: Source) -> str:
+    """The name of a source in messages."""
+    if isinstance(source, str | Path):
+        return str(source)
+    return "<bytes>" if isinstance(source, bytes) else str(getattr(source, "name", "<file object>"))
+
+
+def reason(error: Exception) -> str:
+    """FFmpeg's own words for what went wrong: its log line where there is one, else the name of the error."""
+    log = getattr(error, "log", None)
+    if log and str(log[2]).strip():
+        return str(log[2]).strip()
+    return str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+
+
+def open_stream(
+    source: Source, limits: Limits, *, threads: int, careful: bool, name: str | None = None
+) -> tuple[InputContainer, VideoStream]:
+    """The opened container and the video stream a player would show, its decoder set up but not started.
+
+    A `careful` decoder reports damage that others paint over. `name` is for messages.
+    """
+    name = name or describe(source)
+    container = _open(source, limits, name)
+    try:
+        stream = _video_stream(container, limits, name)
+    except DecodeError:
+        container.close()
+        raise
+    codec = stream.codec_context
+    codec.thread_count = threads
+    if threads != 1:
+        codec.thread_type = "AUTO"
+    codec.options = {"max_pixels": str(limits.pixels)} | ({"err_detect": "explode"} if careful else {})
+    return container, stream
+
+
+def _open(source: Source, limits: Limits, name: str) -> InputContainer:
+    options = {"format_whitelist": _FORMATS, "protocol_whitelist": "file", "max_pixels": str(limits.pixels)}
+    seconds = limits.seconds
+    try:
+        container = av.open(_readable(source), options=options, metadata_errors="replace", timeout=(seconds, seconds))
+    except av.error.ExitError:
+        raise DecodeError(f"gave up after {seconds:g} s, the limit (Limits.seconds)", file=name) from None
+    except av.error.FFmpegError as error:
+        raise DecodeError(f"cannot be opened as a video: {reason(error)}", file=name) from error
+    assert isinstance(container, InputContainer)
+    container.flags &= ~_GENERATE_TIMES  # invented times are wrong when frames are reordered
+    return container
+
+
+def _readable(source: Source) -> object:
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    if not isinstance(source, str | Path):
+        if source.seekable():
+            source.seek(0)  # whoever has looked into it before, the video begins at its beginning
+        return source
+    path = Path(source)
+    if not path.exists():
+        raise DecodeError("no such file", file=str(source))
+    if not path.is_file():
+        raise DecodeError("not a regular file; open it yourself and pass the file object", file=str(source))
+    return f"file:{path}"  # so that a colon in the name is not taken for a protocol
+
+
+def _video_stream(container: InputContainer, limits: Limits, name: str) -> VideoStream:
+    streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+    if not streams:
+        held = ", ".join(sorted({s.type for s in container.streams})) or "nothing"
+        raise NoVideoStream(f"no video stream (it holds {held})", file=name)
+    best = container.streams.best("video")
+    stream = best if best in streams else streams[0]
+    codec = stream.codec_context
+    if codec is None:
+        raise DecodeError("no decoder for this codec", file=name, stream=stream.index)
+    check_pixels(codec.width, codec.height, limits, name, stream.index)
+    return stream
+
+
+def check_pixels(width: int, height: int, limits: Limits, name: str, stream: int) -> None:
+    """Refuse a picture that is larger than the limit."""
+    if width * height > limits.pixels:
+        problem = f"a picture of {width} x {height} pixels exceeds the limit of {limits.pixels:,} (Limits.pixels)"
+        raise DecodeError(problem, file=name, stream=stream)

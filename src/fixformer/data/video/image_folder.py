@@ -1,0 +1,134 @@
+"""A folder of images as a video: its frames are the images in natural order (2 before 10).
+
+Legend: T frames asked for, H height, W width, C the three colours.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import av
+import numpy as np
+from av.video.frame import VideoFrame
+
+from fixformer.data.video.containers import Deadline, check_pixels, open_stream, reason
+from fixformer.data.video.decoder import DecodeError, Fault, Limits, Policy, VideoInfo
+from fixformer.data.video.decoder_base import DecoderBase
+from fixformer.data.video.orientation import Canvas
+from fixformer.data.video.suffixes import IMAGE_SUFFIXES
+from fixformer.errors import InputError
+
+
+class ImageFolderDecoder(DecoderBase):
+    """Every image is decoded when it is asked for; images of another size than the first are scaled to it."""
+
+    def __init__(
+        self, folder: Path, *, policy: Policy, limits: Limits, short_side: int | None, fps: float | None
+    ) -> None:
+        super().__init__(str(folder), limits)
+        self._policy, self._short_side, self._fps = policy, short_side, fps
+        self._paths = image_paths(folder)
+        if not self._paths:
+            raise DecodeError("a folder without images", file=str(folder))
+        if len(self._paths) > limits.frames:
+            raise DecodeError(f"more than {limits.frames:,} frames, the limit (Limits.frames)", file=str(folder))
+        self._faults: list[Fault] = []
+        self._good: list[Path] | None = None
+        self._canvas: Canvas | None = None
+        self._first: VideoFrame | None = None
+
+    @property
+    def info(self) -> VideoInfo:
+        canvas = self._get_canvas()
+        assert self._first is not None
+        width, height = canvas.size
+        count = len(self)
+        return VideoInfo(
+            width=width,
+            height=height,
+            fps=self._fps,
+            duration=count / self._fps if self._fps else None,
+            header_frames=None,
+            codec=self._good_paths()[0].suffix.lower().lstrip("."),
+            container="images",
+            pixel_format=self._first.format.name,
+            rotation=canvas.orientation.rotation,
+            mirrored=canvas.orientation.mirrored,
+            stream=0,
+        )
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        return tuple(self._faults)
+
+    @property
+    def timestamps(self) -> np.ndarray:
+        if self._fps is None:
+            raise InputError(f"{self._file} is a folder of images, which has no clock; open it with fps=...")
+        return np.arange(len(self)) / self._fps
+
+    def __len__(self) -> int:
+        return len(self._good_paths())
+
+    def get_frames(self, indices: Sequence[int]) -> np.ndarray:
+        wanted = self._check_range(indices)
+        deadline = Deadline(self._limits.seconds, self._file)
+        canvas = self._get_canvas()
+        frames_THWC = self._allocate(len(wanted), canvas.size)
+        for place, index in enumerate(wanted):
+            frames_THWC[place] = canvas.rgb(self._decode(self._good_paths()[index]))
+            deadline.check()
+        return frames_THWC
+
+    def close(self) -> None:
+        self._first = None
+
+    def _good_paths(self) -> list[Path]:
+        """All images; under the policy "partial" those that decode, which takes trying each."""
+        if self._good is None:
+            deadline = Deadline(self._limits.seconds, self._file)
+            strict = self._policy == "strict"
+            self._good = self._paths if strict else [p for p in self._paths if self._decodes(p, deadline)]
+            if not self._good:
+                raise DecodeError(f"not one of {len(self._paths)} images could be decoded", file=self._file)
+        return self._good
+
+    def _decodes(self, path: Path, deadline: Deadline) -> bool:
+        deadline.check()
+        try:
+            self._decode(path)
+        except DecodeError as error:
+            self._faults.append(Fault(self._paths.index(path) - len(self._faults), str(error)))
+            return False
+        return True
+
+    def _get_canvas(self) -> Canvas:
+        if self._canvas is None:
+            self._first = self._decode(self._good_paths()[0])
+            self._canvas = Canvas(self._first, self._short_side)
+        return self._canvas
+
+    def _decode(self, path: Path) -> VideoFrame:
+        # as bytes, so that FFmpeg sees one picture and never a numbered sequence
+        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, careful=True, name=str(path))
+        with container:
+            try:
+                frame = next(container.decode(stream), None)
+            except av.error.FFmpegError as error:
+                raise DecodeError(reason(error), file=str(path)) from error
+        if frame is None or frame.is_corrupt:
+            raise DecodeError("the picture is damaged", file=str(path))
+        check_pixels(frame.width, frame.height, self._limits, str(path), 0)
+        return frame
+
+
+def image_paths(folder: Path) -> list[Path]:
+    """The images that are the frames, in order. A name with a leading dot is a system's own (macOS: `._0.png`)."""
+    found = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
+    return sorted(found, key=natural_key)
+
+
+def natural_key(path: Path) -> list[tuple[int, int, str]]:
+    """Sorts numbers in names by value, and before letters; only 0 to 9 are digits here, `²` is a letter."""
+    parts = re.split(r"([0-9]+)", path.name)
+    return [(0, int(part), "") if i % 2 else (1, 0, part) for i, part in enumerate(parts) if part]

@@ -1,0 +1,69 @@
+"""Neighbourhood association: keys and values borrow channels from tokens next to them (section 4.3, appendix A.3).
+
+Shapes: B batch, T frames, H rows, W columns, h heads, E head width.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+
+from fixformer.config import ModelConfig
+from fixformer.errors import InputError
+from fixformer.models.attention.fixation import Triple
+from fixformer.ops.shift import (
+    Group,
+    compose,
+    cross_groups,
+    released_cross_groups,
+    released_square_groups,
+    released_time_groups,
+    shift,
+    square_groups,
+    time_groups,
+)
+
+
+class Associate(nn.Module):
+    """Shift channels of k and v, never of q. `segment` cuts a clip into parts that do not exchange frames."""
+
+    def __init__(self, groups: Sequence[Group], segment: int | None = None) -> None:
+        super().__init__()
+        self.groups = tuple(groups)
+        self.segment = segment
+
+    def forward(self, q_BTHWhE: Tensor, k_BTHWhE: Tensor, v_BTHWhE: Tensor) -> Triple:
+        return q_BTHWhE, self.shift(k_BTHWhE), self.shift(v_BTHWhE)
+
+    def shift(self, x_BTHWhE: Tensor) -> Tensor:
+        B, T = x_BTHWhE.shape[:2]
+        segment = self.segment or T
+        if T % segment:
+            raise InputError(f"a clip of {T} frames cannot be cut into segments of shift_segment={segment} frames.")
+        x_BTHWC = x_BTHWhE.flatten(-2).reshape(B * T // segment, segment, *x_BTHWhE.shape[2:4], -1)
+        return shift(x_BTHWC, self.groups).view_as(x_BTHWhE)
+
+
+def paper_groups(config: ModelConfig, axis: str) -> list[Group]:
+    """Temporal, then spatial shift, in every attention alike; `axis` is the attention's and does not matter."""
+    c, channels = config, config.embed_dim
+    space = {"cross": cross_groups, "square": square_groups}[c.shift_shape]
+    in_time = time_groups(channels, c.shift_time, c.shift_keep) if c.association != "space" else []
+    in_space = space(channels, c.shift_space, c.shift_keep) if c.association != "time" else []
+    return compose(in_time, in_space)
+
+
+def released_groups(config: ModelConfig, axis: str) -> list[Group]:
+    """The released code's crossing: attention in time gets the spatial shift, attention in space the temporal one."""
+    c, channels = config, config.embed_dim
+    if axis == "time" and c.association != "time":
+        space = {"cross": released_cross_groups, "square": released_square_groups}[c.shift_shape]
+        return space(channels, c.shift_space)
+    if axis == "space" and c.association != "space":
+        return released_time_groups(channels, divisor=round(2 / (1 - c.shift_keep)))
+    return []
+
+
+READINGS: dict[str, Callable[[ModelConfig, str], list[Group]]] = {
+    "paper": paper_groups,
+    "released": released_groups,
+}

@@ -1,0 +1,263 @@
+"""How the queries of a sequence reach its keys: one small module for each kind of attention the paper compares.
+
+Every kind takes the place of every other, on every axis, with association and fixation in front of it or without.
+What fixation sees differs: features φ(q), φ(k) for linear attention; relu(q), relu(k) for cosFormer, whose kernel step
+comes before it as the paper asks; q and k themselves for all others, whose nonlinearity is a softmax or needs the sign
+of its input (the released code does the same with softmax).
+
+Shapes: G sequences of N tokens, h heads, E head width, R slots, C landmarks. `grid` says how the N tokens lie: (rows,
+columns) of a frame, (frames,) of a place, or all three.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.config import ModelConfig
+from fixformer.models.attention.axes import Grid
+from fixformer.models.layers.noise import clip_noise
+from fixformer.ops import linear_attention, softmax_attention
+from fixformer.ops.cosformer import cosformer_attention
+from fixformer.ops.lara import LandmarkWeights, lara_attention, mix_landmarks, project_landmarks
+from fixformer.ops.linear_attention import Association
+from fixformer.ops.linformer import linformer_attention, resize_projection
+from fixformer.ops.nystrom import nystrom_attention
+from fixformer.ops.orthoformer import orthoformer_attention
+from fixformer.ops.performer import orthogonal_projection, performer_attention
+from fixformer.ops.pooling import grid_means, segment_means
+
+
+class Attend(nn.Module):
+    """q, k, v `[G, h, N, E]` and their grid to `[G, h, N, E]`."""
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        raise NotImplementedError
+
+    def resize(self, grid: Grid) -> None:
+        """Fit what is tied to the number of tokens to another grid, for good. Most have nothing of the kind."""
+
+
+class AssociativeAttend(Attend):
+    """Linear in φ(q), φ(k), v, so that either product may come first.
+
+    `association` is forced only where the released code, or the paper's way of counting, is meant.
+    """
+
+    def __init__(self, association: Association = "auto") -> None:
+        super().__init__()
+        self.association = association
+
+
+class LinearAttend(AssociativeAttend):
+    """Eq. 3."""
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return linear_attention(q_GhNE, k_GhNE, v_GhNE, association=self.association)
+
+
+class SoftmaxAttend(Attend):
+    """Eq. 1 with softmax."""
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return softmax_attention(q_GhNE, k_GhNE, v_GhNE)
+
+
+class CosformerAttend(AssociativeAttend):
+    """Weights that fade with the distance of two tokens in their sequence; a frame is read row by row."""
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return cosformer_attention(q_GhNE, k_GhNE, v_GhNE, association=self.association)
+
+
+class PerformerAttend(AssociativeAttend):
+    """Random features, the same for all heads, saved with the weights.
+
+    In training they are drawn anew every `redraw_every` passes, in evaluation never. What is drawn follows from `seed`
+    and the number of passes: processes that train one model together draw alike, and a resumed run draws as before.
+    """
+
+    projection_RE: Tensor
+    passes: Tensor
+    seed: Tensor
+
+    def __init__(self, width: int, features: int, redraw_every: int, association: Association = "auto") -> None:
+        super().__init__(association)
+        self.redraw_every = redraw_every
+        self.register_buffer("projection_RE", orthogonal_projection(features, width))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seed", torch.randint(2**62, ()))
+
+    @torch.compiler.disable
+    def count_pass(self) -> None:
+        """Draw anew if it is time. Called before the blocks, not within: a recomputed block must find the same."""
+        self.passes += 1
+        if int(self.passes) % self.redraw_every == 0:
+            generator = torch.Generator().manual_seed(int(self.seed) + int(self.passes))
+            features, width = self.projection_RE.shape
+            self.projection_RE.copy_(orthogonal_projection(features, width, generator))
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return performer_attention(q_GhNE, k_GhNE, v_GhNE, self.projection_RE, association=self.association)
+
+
+class LinformerAttend(Attend):
+    """Projections onto slots, one weight per token and slot: the only kind here that is tied to the grid it was built
+    for. Elsewhere the projections are interpolated; `resize` does it once for all.
+    """
+
+    def __init__(self, grid: Grid, slots: int, shared: bool) -> None:
+        super().__init__()
+        bound = slots**-0.5
+        # In the shape of the grid, so that a weight file says which grid it is for.
+        self.keys = nn.Parameter(torch.empty(*grid, slots).uniform_(-bound, bound))
+        self.values = None if shared else nn.Parameter(torch.empty(*grid, slots).uniform_(-bound, bound))
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        built_for = tuple(self.keys.shape[:-1])
+        if grid != built_for:
+            warn_interpolated(built_for)
+        keys_NR = resize_slots(self.keys, grid).flatten(0, -2)
+        values_NR = keys_NR if self.values is None else resize_slots(self.values, grid).flatten(0, -2)
+        return linformer_attention(q_GhNE, k_GhNE, v_GhNE, keys_NR, values_NR)
+
+    @torch.no_grad()
+    def resize(self, grid: Grid) -> None:
+        self.keys = nn.Parameter(resize_slots(self.keys, grid).clone(memory_format=torch.contiguous_format))
+        if self.values is not None:
+            values = resize_slots(self.values, grid)
+            self.values = nn.Parameter(values.clone(memory_format=torch.contiguous_format))
+
+
+def resize_slots(table: Tensor, grid: Sequence[int]) -> Tensor:
+    """Linformer's projection `[*grid, R]` for another grid, interpolated along one side after the other."""
+    for axis, size in enumerate(grid):
+        if table.shape[axis] != size:
+            lines = table.movedim(axis, 0)
+            resized = resize_projection(lines.flatten(1), (len(lines), 1), (size, 1))
+            table = resized.unflatten(1, lines.shape[1:]).movedim(0, axis)
+    return table
+
+
+@torch.compiler.assume_constant_result
+def warn_interpolated(built_for: Grid) -> None:
+    """A compiler calls this once, while it traces. It can hand over constants only, so not the grid of the clip."""
+    tokens = "x".join(map(str, built_for))
+    warnings.warn(
+        f"Linformer's projections are for {tokens} tokens and are interpolated for every clip of another size; "
+        "set_input_size does it once.",
+        stacklevel=1,
+    )
+
+
+class OrthoformerAttend(Attend):
+    """Landmarks picked among the queries. The first is a random token in training, the first token in evaluation."""
+
+    def __init__(self, landmarks: int) -> None:
+        super().__init__()
+        self.landmarks = landmarks
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        start_Gh = first_landmarks(q_GhNE, self.training)
+        return orthoformer_attention(q_GhNE, k_GhNE, v_GhNE, start_Gh, self.landmarks)
+
+
+def first_landmarks(q_GhNE: Tensor, at_random: bool) -> Tensor:
+    """The token a selection of landmarks starts from, for every sequence and head."""
+    G, h, N, _ = q_GhNE.shape
+    if at_random:
+        return clip_noise(lambda rows: torch.randint(N, (rows, h), device=q_GhNE.device), G)
+    return torch.zeros(G, h, dtype=torch.long, device=q_GhNE.device)
+
+
+class NystromAttend(Attend):
+    """Landmarks are means of neighbouring tokens; sequences no longer than these have softmax attention."""
+
+    def __init__(self, landmarks: int) -> None:
+        super().__init__()
+        self.landmarks = landmarks
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return nystrom_attention(q_GhNE, k_GhNE, v_GhNE, self.landmarks)
+
+
+class PooledLandmarks(nn.Module):
+    """LARA's landmarks: means over the grid, a Linear and a LayerNorm that all heads share.
+
+    As released: on a plane the means come first, on a line, where LARA was made for text, they come last.
+    """
+
+    def __init__(self, width: int, landmarks: int) -> None:
+        super().__init__()
+        self.landmarks = landmarks
+        self.fc = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x_GhNE: Tensor, grid: Grid) -> Tensor:
+        weights = LandmarkWeights(self.fc.weight, self.fc.bias, self.norm.weight, self.norm.bias)
+        if len(grid) == 1:
+            return segment_means(project_landmarks(x_GhNE, weights), self.landmarks)
+        return project_landmarks(box_means(x_GhNE, grid, self.landmarks), weights)
+
+
+def box_means(x_GhNE: Tensor, grid: Grid, most: int) -> Tensor:
+    """At most `most` means over boxes of the grid, as many along each side."""
+    side = int(most ** (1 / len(grid)) + 1e-9)
+    size = [min(side, length) for length in grid]
+    return x_GhNE if prod(size) == prod(grid) else grid_means(x_GhNE, grid, size)
+
+
+class LaraAttend(Attend):
+    """Importance sampling around landmarks of queries and keys; the samples are random in training only.
+
+    Landmarks of keys attend to each other first, except on a line, where the released code has no such step.
+    """
+
+    def __init__(self, width: int, landmarks: int) -> None:
+        super().__init__()
+        self.query_landmarks = PooledLandmarks(width, landmarks)
+        self.key_landmarks = PooledLandmarks(width, landmarks)
+
+    def proposals(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Landmarks of queries and keys `[G, h, C, E]`, and the noise of their samples."""
+        q_GhCE = self.query_landmarks(q_GhNE, grid)
+        k_GhCE = self.key_landmarks(k_GhNE, grid)
+        k_GhCE = k_GhCE if len(grid) == 1 else mix_landmarks(k_GhCE)
+        if not self.training:
+            return q_GhCE, k_GhCE, None
+        like = {"device": q_GhCE.device, "dtype": q_GhCE.dtype}
+        noise_GhCE = clip_noise(lambda rows: torch.randn(rows, *q_GhCE.shape[1:], **like), len(q_GhCE))
+        return q_GhCE, k_GhCE, noise_GhCE
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return lara_attention(q_GhNE, k_GhNE, v_GhNE, *self.proposals(q_GhNE, k_GhNE, grid))
+
+
+def _association(config: ModelConfig) -> Association:
+    return "keys_values" if config.reading == "released" else "auto"
+
+
+def _linformer(config: ModelConfig, grid: Grid) -> LinformerAttend:
+    """Keys and values share a projection along time: with one each, the paper's 53.5 M parameters would be 53.6."""
+    return LinformerAttend(grid, config.slots, shared=len(grid) == 1)
+
+
+def _performer(config: ModelConfig, grid: Grid) -> PerformerAttend:
+    return PerformerAttend(
+        config.embed_dim // config.num_heads, config.random_features, config.redraw_every, _association(config)
+    )
+
+
+# From a filled config and the grid of tokens that attend to each other.
+ATTENDS: dict[str, Callable[[ModelConfig, Grid], Attend]] = {
+    "linear": lambda config, grid: LinearAttend(_association(config)),
+    "softmax": lambda config, grid: SoftmaxAttend(),
+    "performer": _performer,
+    "cosformer": lambda config, grid: CosformerAttend(_association(config)),
+    "linformer": _linformer,
+    "orthoformer": lambda config, grid: OrthoformerAttend(config.landmarks),
+    "lara": lambda config, grid: LaraAttend(config.embed_dim // config.num_heads, config.landmarks),
+    "nystrom": lambda config, grid: NystromAttend(config.landmarks),
+}

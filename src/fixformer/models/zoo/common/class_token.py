@@ -1,0 +1,218 @@
+"""What the Transformers with a class token share: settings, patches, tokens, attention among them, and their verbs.
+
+Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width, h heads,
+E head width.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from fixformer.config.schema import check_positive, check_rates, check_ratios
+from fixformer.errors import InputError, SettingsConflict
+from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
+from fixformer.models.layers.init import init_weights
+from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.registry import Builder, register
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
+from fixformer.ops import softmax_attention
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class VitSettings:
+    """ViT-B/16 unless said otherwise. `tubelet` is the number of frames in a patch."""
+
+    num_classes: int = 174
+    num_frames: int = 16
+    image_size: int = 224
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
+    mlp_ratio: float = 4.0
+    patch_size: int = 16
+    tubelet: int = 1
+    drop_path: float = 0.0
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole = {f.name: getattr(self, f.name) for f in fields(self) if f.type in (int, int | None)}
+        check_positive(**{name: value for name, value in whole.items() if value is not None})
+        check_ratios(mlp_ratio=self.mlp_ratio)
+        check_rates(drop_path=self.drop_path, dropout=self.dropout)
+        if self.embed_dim % self.num_heads:
+            raise SettingsConflict(
+                f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}; change one of them."
+            )
+        if self.image_size < self.patch_size:
+            raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
+        if self.num_frames % self.tubelet:
+            raise SettingsConflict(f"tubelet={self.tubelet} does not divide num_frames={self.num_frames}.")
+
+    def drop_path_rates(self, depth: int) -> list[float]:
+        """From nothing in the first block to `drop_path` in the last."""
+        return [self.drop_path * i / max(depth - 1, 1) for i in range(depth)]
+
+
+def preset(settings: type[VitSettings]) -> Callable[[Builder], Builder]:
+    """Register a builder that accepts every field of `settings`."""
+
+    def decorate(builder: Builder) -> Builder:
+        builder.settings = [f.name for f in fields(settings)]  # type: ignore[attr-defined]
+        return register(builder)
+
+    return decorate
+
+
+class TubeletEmbed(nn.Module):
+    """Clips to tokens: each covers a square of pixels in a few consecutive frames."""
+
+    def __init__(self, dim: int, size: int, frames: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv3d(3, dim, (frames, size, size), (frames, size, size))
+
+    def grid(self, image_size: int) -> int:
+        """Tokens along one side of a square frame."""
+        return image_size // self.proj.kernel_size[1]
+
+    def forward(self, video_BCTHW: Tensor) -> Tensor:
+        T, frames = video_BCTHW.shape[2], self.proj.kernel_size[0]
+        if T % frames:
+            raise InputError(f"{T} frames cannot be cut into tubelets of {frames}; pass a multiple of {frames} frames.")
+        return self.proj(video_BCTHW).movedim(1, -1)
+
+
+class SoftmaxTokens(nn.Module):
+    """All tokens, the class token among them, attend to all."""
+
+    def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
+        return softmax_attention(q_BhNE, k_BhNE, v_BhNE).transpose(1, 2).flatten(2)
+
+
+class TokenAttention(nn.Module):
+    """Multi-head attention on `[B, N, D]`; `attend` maps q, k, v and the grid of the patches to `[B, N, D]`."""
+
+    def __init__(self, dim: int, heads: int, attend: nn.Module, qkv_bias: bool = True) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
+        self.attend = attend
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x_BND: Tensor, grid: Grid) -> Tensor:
+        q, k, v = self.qkv(x_BND).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        return self.proj(self.attend(q, k, v, grid))
+
+
+class TokenBlock(nn.Module):
+    """Attentions by name, then an MLP, each a residual branch."""
+
+    def __init__(
+        self, attentions: Mapping[str, nn.Module], dim: int, mlp: nn.Module, drop_path: float, eps: float = 1e-6
+    ) -> None:
+        super().__init__()
+        for name, body in {**attentions, "mlp": mlp}.items():
+            self.add_module(name, Branch(dim, body, drop_path, eps))
+
+    def forward(self, x_BND: Tensor, grid: Grid) -> Tensor:
+        *attentions, mlp = self.children()
+        for attention in attentions:
+            x_BND = attention(x_BND, grid)
+        return mlp(x_BND)
+
+
+def plain_blocks(settings: VitSettings, depth: int, approximate: str = "none") -> nn.ModuleList:
+    """The blocks of a ViT: softmax attention among all tokens."""
+    s = settings
+    return nn.ModuleList(
+        TokenBlock(
+            {"attention": TokenAttention(s.embed_dim, s.num_heads, SoftmaxTokens())},
+            s.embed_dim,
+            Mlp(s.embed_dim, round(s.embed_dim * s.mlp_ratio), approximate),
+            rate,
+        )
+        for rate in s.drop_path_rates(depth)
+    )
+
+
+class ClassTokenModel(PooledClassifier):
+    """Patches with positions and a class token. Any T and size: tables are interpolated to the grid of the clip.
+
+    Subclasses may replace `position_embed` and `time_embed`, add their blocks, and call `finish`.
+    """
+
+    def __init__(self, settings: VitSettings) -> None:
+        s = settings
+        super().__init__(num_classes=s.num_classes, num_frames=s.num_frames, image_size=s.image_size)
+        self.tubelet, self.min_size = s.tubelet, s.patch_size
+        self.patch_embed: PatchEmbed | TubeletEmbed = PatchEmbed(s.embed_dim, s.patch_size, s.patch_size, 0, norm=False)
+        if s.tubelet > 1:
+            self.patch_embed = TubeletEmbed(s.embed_dim, s.patch_size, s.tubelet)
+        T, H, W = self.token_grid()
+        self.cls_token = nn.Parameter(torch.empty(1, 1, s.embed_dim))
+        self.cls_position = nn.Parameter(torch.empty(1, 1, s.embed_dim))
+        self.position_embed: nn.Module = PositionEmbed(H, W, s.embed_dim)
+        self.time_embed: nn.Module = TimeEmbed(T, s.embed_dim)
+        self.norm = nn.LayerNorm(s.embed_dim, eps=1e-6)
+
+    def finish(self, num_features: int, dropout: float, std: float = 0.02) -> None:
+        """Initial weights and the classifier, after all else has been built."""
+        self.apply(init_weights)
+        for parameter in (self.patch_embed.proj.weight, self.cls_token, self.cls_position):
+            nn.init.trunc_normal_(parameter, std=0.02)
+        self.add_head(num_features, dropout, std=std)
+
+    def token_grid(self) -> Grid:
+        """The tokens of the clip the model is sized for."""
+        side = self.patch_embed.grid(self.image_size)
+        return self.num_frames // self.tubelet, side, side
+
+    def embed(self, video_BCTHW: Tensor) -> Tensor:
+        """Patches with their positions: `[B, T, H, W, D]`."""
+        return self.time_embed(self.position_embed(self.patch_embed(video_BCTHW)))
+
+    def class_tokens(self, batch: int) -> Tensor:
+        return (self.cls_token + self.cls_position).expand(batch, -1, -1)
+
+    def tokens(self, x_BTHWD: Tensor) -> tuple[Tensor, Grid]:
+        """The class token and the patches in one sequence, and the grid of the patches."""
+        B, T, H, W, _ = x_BTHWD.shape
+        return torch.cat([self.class_tokens(B), x_BTHWD.flatten(1, 3)], dim=1), (T, H, W)
+
+    def pool(self, features: Tensor) -> Tensor:
+        return features[:, :1]
+
+    def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
+        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
+        super().set_input_size(num_frames, image_size)
+        for embed in (self.position_embed, self.time_embed):
+            if not isinstance(embed, nn.Identity):
+                resize_tables(embed, *self.token_grid())
+
+    def check_input_size(self, num_frames: int, image_size: int) -> None:
+        super().check_input_size(num_frames, image_size)
+        if num_frames % self.tubelet:
+            raise InputError(f"num_frames={num_frames} is no multiple of tubelet={self.tubelet}.")
+
+    def no_weight_decay(self) -> set[str]:
+        tables = ("cls_", "temporal_cls_", "position_embed.", "time_embed.", "temporal_position.")
+        return {name for name, _ in self.named_parameters() if name.startswith(tables)}
+
+    def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """An image ViT as this model at the start of training: attention keeps its weights, a patch sees one frame."""
+        own = self.state_dict()
+        adapted = {name if name in own else name.replace(".space.", ".attention."): x for name, x in named.items()}
+        kernel = adapted.get("patch_embed.proj.weight")
+        if kernel is not None and self.tubelet > 1:
+            adapted["patch_embed.proj.weight"] = central_frame(kernel, self.tubelet)
+        return adapted
+
+
+def central_frame(kernel_DCHW: Tensor, frames: int) -> Tensor:
+    """A filter of images as one of clips that looks at the middle frame only."""
+    inflated = kernel_DCHW.new_zeros(*kernel_DCHW.shape[:2], frames, *kernel_DCHW.shape[2:])
+    inflated[:, :, frames // 2] = kernel_DCHW
+    return inflated

@@ -1,0 +1,16 @@
+"""Results on stdout: tables for people, JSON for programs."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+
+def console() -> Console:
+    """Results go to stdout; without a terminal they are not cut to 80 columns."""
+    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1))

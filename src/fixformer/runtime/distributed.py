@@ -1,0 +1,124 @@
+"""One process or many: who am I, and the few things processes say to each other.
+
+Started by torchrun, every process reads its place from the environment; started alone, a world of one needs no library
+call at all. Control messages travel over gloo on the CPU, so that they never wait for a GPU.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from fixformer.config import check_device
+from fixformer.errors import Stopped, UserError
+
+T = TypeVar("T")
+# While one process decodes a large set, the others wait for its word.
+PATIENCE = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all of them."""
+
+    rank: int
+    size: int
+    device: torch.device
+    control: dist.ProcessGroup | None = None
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def place(self) -> dict[str, Any]:
+        """What a loader must know of it."""
+        return {"rank": self.rank, "world": self.size, "pin_memory": self.device.type == "cuda"}
+
+    def all(self, value: T) -> list[T]:
+        """Every process's value, in order of rank, on every process."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether a flag is set anywhere, for each flag."""
+        if self.size == 1:
+            return list(flags)
+        states = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(states, dist.ReduceOp.MAX, group=self.control)
+        return [bool(state) for state in states]
+
+    def first(self, function: Callable[[], T]) -> T:
+        """What the main process alone does, on every process; its errors for the user and its being stopped, too."""
+        if self.size == 1:
+            return function()
+        answer: list[Any] = [None]
+        if self.is_main:
+            try:
+                answer = [function()]
+            except (UserError, Stopped) as error:
+                answer = [error]
+        dist.broadcast_object_list(answer, src=0, group=self.control)
+        if isinstance(answer[0], UserError | Stopped):
+            raise answer[0]
+        return answer[0]
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        if self.size > 1:
+            self.all(None)
+
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+@contextmanager
+def join_world(device: str) -> Iterator[World]:
+    """The world of this process; its connections are closed when the block ends well."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(0, 1, choose_device(device, 0))
+        return
+    chosen = choose_device(device, int(os.environ["LOCAL_RANK"]))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_fresh_store(), rank=int(os.environ["RANK"]), world_size=size)
+    try:
+        yield World(dist.get_rank(), size, chosen, dist.new_group(backend="gloo", timeout=PATIENCE))
+    finally:
+        dist.destroy_process_group()
+
+
+def _fresh_store() -> dist.Store:
+    """Where processes leave their addresses, without those of processes that torchrun has since replaced.
+
+    torch 2.13's torchrun keeps one store over restarts and its own `init_process_group` then finds dead addresses. On
+    one machine the restart's number tells lives apart; machines count restarts each for itself, so several of them
+    need TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, with which torchrun makes a new store each time.
+    """
+    host, port, size = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["WORLD_SIZE"])
+    is_shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_host = os.environ["RANK"] == "0" and not is_shared
+    store = dist.TCPStore(host, port, size, is_master=is_host, multi_tenant=True)
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if one_machine else "0"
+    return dist.PrefixStore(f"fixformer/{life}", store)
+
+
+def choose_device(name: str, local_rank: int) -> torch.device:
+    """The device a setting means; "auto" and "cuda" are this process's own GPU."""
+    check_device(name)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device={name!r}, but torch finds no GPU; use device=cpu.")
+    return torch.device("cuda", local_rank) if device.type == "cuda" and device.index is None else device

@@ -1,0 +1,102 @@
+"""Files that are either whole or absent: written beside their place, flushed, then renamed into it."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fixformer.errors import UserError
+
+
+def cache_directory() -> Path:
+    """Where this package keeps what can be made again: `$FIXFORMER_CACHE`, or `fixformer` in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("FIXFORMER_CACHE") or Path(base) / "fixformer")
+
+
+def check_writable(folder: str | Path) -> None:
+    """That a directory is there or can be made, without making it."""
+    folder = Path(folder)
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    try:
+        with TemporaryDirectory(prefix=".fixformer-", dir=nearest):
+            pass
+    except OSError as error:
+        reason = f"{nearest}: {error.strerror}"
+        raise UserError(f"the output directory {folder} cannot be written ({reason}); choose another.") from None
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends well, and vanishes when it does not."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {path.parent}: {error.strerror}.") from None
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(target: str | Path) -> Iterator[Path]:
+    """A temporary directory that becomes `target` when the block ends well, and vanishes when it does not."""
+    target = Path(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for path in (*temporary.iterdir(), temporary):
+            _flush(path)
+        temporary.rename(target)
+        _flush(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def point(link: str | Path, target: str | Path) -> None:
+    """Make `link` a symbolic link to `target`, relative to the link's own directory, in one step."""
+    link = Path(link)
+    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
+    temporary.replace(link)
+    _flush(link.parent)
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove what killed processes left half-written. Only for a folder with one writer."""
+    for path in Path(folder).glob(".*.tmp"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    with replacing(path) as temporary:
+        # file names need not be valid text; those come out as the bytes they were
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")

@@ -1,0 +1,161 @@
+"""Odd data sets: one sentence for the user, and never another video, a lost one or a traceback."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from test_index import ssv2, touch, write_csv
+
+from fixformer.data.listing import UNLABELLED, Index, ListingError, Sample, load_index
+from fixformer.runtime.files import write_text
+from fixformer.runtime.seeds import generator
+
+NOT_TEXT = os.fsdecode(b"caf\xe9.mp4")
+
+
+class TestLists:
+    def test_a_missing_video_is_not_replaced_by_one_of_another_folder(self, tmp_path: Path) -> None:
+        touch(tmp_path, "dog/v1.mp4", "cat/v2.mp4")
+        (tmp_path / "train.txt").write_text("dog/v1.mp4 9 0\ncat/v1.mp4 9 1\ncat/v2.mp4 9 1\n")
+        index = load_index(tmp_path)
+        assert [s.id for s in index.samples] == ["dog/v1.mp4", "cat/v2.mp4"]
+        assert [s.id for s in index.missing] == ["cat/v1.mp4"]
+
+    def test_a_bare_name_is_found_anywhere_if_there_is_one(self, tmp_path: Path) -> None:
+        touch(tmp_path, "a/one.webm", "a/two.mp4", "b/two.mp4", "b/clip.mp4")
+        (tmp_path / "train.txt").write_text("one.mp4 9 0\ntwo 9 1\nclip.01 9 1\n")
+        index = load_index(tmp_path)
+        assert [s.path for s in index.samples] == [str(tmp_path / "a/one.webm")]
+        assert [s.id for s in index.missing] == ["two", "clip.01"]
+
+    def test_empty(self, tmp_path: Path) -> None:
+        with pytest.raises(ListingError, match="nothing is listed"):
+            load_index(touch(tmp_path, "train.txt") / "train.txt", kind="list")
+
+
+class TestGroups:
+    @pytest.mark.parametrize("begin", ["path,group\n./", "\ufeffpath,group\n", "path,group\n{root}/"])
+    def test_paths_in_other_words(self, tmp_path: Path, begin: str) -> None:
+        names = [f"{c}/v{i}.mp4" for c in "ab" for i in range(4)]
+        touch(tmp_path, *names)
+        first, prefix = begin.format(root=tmp_path).split("\n")
+        rows = [first, *(f"{prefix}{name},g{name[3]}" for name in names)]
+        (tmp_path / "groups.csv").write_text("\n".join(rows), encoding="utf-8")
+        assert {s.group for s in load_index(tmp_path).samples} == {"g0", "g1", "g2", "g3"}
+
+    @pytest.mark.parametrize("row", ["elsewhere/v.mp4,g", "a/1.mp4,"])
+    def test_none_for_any_video(self, tmp_path: Path, row: str) -> None:
+        touch(tmp_path, "a/1.mp4", "a/2.mp4", "b/1.mp4", "b/2.mp4")
+        (tmp_path / "groups.csv").write_text(f"path,group\n{row}\n")
+        with pytest.raises(ListingError, match=r"gives no video of .* a group; .* like 'a/1.mp4'"):
+            load_index(tmp_path)
+
+
+class TestFolders:
+    def test_linked_folders_of_frames(self, tmp_path: Path) -> None:
+        touch(tmp_path, "store/x/0.jpg", *(f"set/{split}/{c}/f/0.jpg" for split in ("train", "val") for c in "ab"))
+        (tmp_path / "set/train/a/linked").symlink_to(tmp_path / "store/x")
+        assert "train/a/linked" in [s.id for s in load_index(tmp_path / "set").samples]
+
+    def test_a_link_to_a_folder_above_is_not_followed(self, tmp_path: Path) -> None:
+        touch(tmp_path, *(f"{split}/{c}/1.mp4" for split in ("train", "val") for c in "ab"))
+        (tmp_path / "train/a/loop").symlink_to(tmp_path / "train/a")
+        (tmp_path / "train/a/up").symlink_to(tmp_path / "train")
+        assert [s.id for s in load_index(tmp_path).split("train")] == ["train/a/1.mp4", "train/b/1.mp4"]
+
+    @pytest.mark.parametrize("loose", ["train/loose.mp4", "loose.mp4", "test/loose.mp4"])
+    def test_videos_outside_the_classes_are_a_problem(self, tmp_path: Path, loose: str) -> None:
+        touch(tmp_path, *(f"{split}/{c}/1.mp4" for split in ("train", "val", "test") for c in "ab"), loose)
+        with pytest.raises(ListingError, match=r"1 videos lie in .* outside its class folders, first 'loose.mp4'"):
+            load_index(tmp_path)
+
+    def test_what_is_no_video_by_its_name_is_counted(self, tmp_path: Path) -> None:
+        touch(tmp_path, *(f"{c}/{i}.asf" for c in "ab" for i in range(2)), "a/notes.txt", "b/x/9.doc", "b/x/0.jpg")
+        index = load_index(tmp_path)
+        assert len(index.samples) == 5
+        assert [Path(path).name for path in index.ignored] == ["notes.txt", "9.doc"]
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        with pytest.raises(ListingError, match="is a file"):
+            load_index(touch(tmp_path, "x.txt") / "x.txt", kind="folders")
+
+
+class TestTables:
+    def test_rows_without_label_or_path(self, tmp_path: Path) -> None:
+        touch(tmp_path, "1.mp4", "2.mp4")
+        (tmp_path / "x.csv").write_text("path,label,split\n1.mp4,a,train\n2.mp4,b,train\n,b,train\n,,\n2.mp4,,train\n")
+        with pytest.raises(ListingError, match=r"1 training rows in .* have no label, first '2.mp4'"):
+            load_index(tmp_path)
+        index = load_index(tmp_path, strict=False)
+        assert [s.path for s in index.missing] == [""]
+        assert str(tmp_path) not in [s.path for s in index.samples]
+
+    def test_an_unlabelled_training_video_is_not_trained_on(self) -> None:
+        samples = [Sample("1", 0, "train", "1"), Sample("2", UNLABELLED, "train", "2")]
+        with pytest.raises(ListingError, match=r"1 training videos in .* have no label, first '2'"):
+            Index(Path("set"), "kinetics", samples, ["a"]).require_trainable()
+
+    def test_label_names_beside_the_table(self, tmp_path: Path) -> None:
+        touch(tmp_path, "1.mp4", "2.mp4")
+        (tmp_path / "labels.txt").write_text("zebra\nmule\nape\n")
+        rows = [{"path": f"{i}.mp4", "label": name, "split": "train"} for i, name in ((1, "ape"), (2, "zebra"))]
+        index = load_index(write_csv(tmp_path / "x.csv", rows))
+        assert index.labels == ["zebra", "mule", "ape"]
+        assert [s.label for s in index.samples] == [2, 0]
+        write_csv(tmp_path / "x.csv", [{**row, "label": i} for i, row in enumerate(rows)])
+        assert [s.label for s in load_index(tmp_path).samples] == [0, 1]
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b"path,label\n", "no row below"),
+            (b"path,label\n1.mp4,\n", "no row in .* has a label"),
+            (b"path,label\n1.mp4,caf\xe9\n", r"not UTF-8 text \(byte 0xe9 at 20\)"),
+            (b"path,label\n" + b"1" * 200_000 + b",a\n", "is not a table: field larger"),
+        ],
+    )
+    def test_odd_tables(self, tmp_path: Path, content: bytes, message: str) -> None:
+        (touch(tmp_path, "1.mp4") / "x.csv").write_bytes(content)
+        with pytest.raises(ListingError, match=message):
+            load_index(tmp_path)
+
+    def test_lsa64_frames(self, tmp_path: Path) -> None:
+        row = {"path": "1.mp4", "label": 0, "class": "a", "subject": 1, "recording_set": 1, "frames": "many"}
+        write_csv(tmp_path / "index.csv", [row])
+        with pytest.raises(ListingError, match=r"frames 'many' of '1.mp4'"):
+            load_index(tmp_path)
+
+    def test_kinetics_without_ids(self, tmp_path: Path) -> None:
+        path = write_csv(tmp_path / "train.csv", [{"label": "a", "time_start": 0, "time_end": 1}])
+        with pytest.raises(ListingError, match="no youtube_id column"):
+            load_index(path, kind="kinetics")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("labels", b'{"a": "x"}', "label 'a' .* has no number but 'x'"),
+        ("train", b"[5]", "has no id: 5"),
+        ("train", b'[{"id": 1, "template": 5}]', "template 5 of video 1"),
+        ("train", b'[{"id": "1", "template": "caf\xe9"}]', "not UTF-8 text"),
+    ],
+)
+def test_odd_ssv2(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (ssv2(tmp_path, ["7.webm"]) / f"something-something-v2-{name}.json").write_bytes(content)
+    with pytest.raises(ListingError, match=message):
+        load_index(tmp_path)
+
+
+def test_names_that_are_not_text(tmp_path: Path) -> None:
+    touch(tmp_path, *(f"{c}/{name}" for c in "ab" for name in ("1.mp4", NOT_TEXT)))
+    assert {Path(s.path).name for s in load_index(tmp_path).samples} == {"1.mp4", NOT_TEXT}
+    assert generator(0, NOT_TEXT).random() == generator(0, NOT_TEXT).random()
+    write_text(tmp_path / "names", NOT_TEXT)
+    assert (tmp_path / "names").read_bytes() == b"caf\xe9.mp4"
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = ssv2(tmp_path, ["7.webm"]) / "something-something-v2-train.json"
+    path.write_text(json.dumps([{"id": 7, "template": "Holding something"}]), encoding="utf-8-sig")
+    assert len(load_index(tmp_path).samples) == 1

@@ -1,0 +1,80 @@
+"""Costs: the exact counts of the released code, the paper's columns, and the split into parts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixformer.models.cost import cost
+
+PLAIN = {"fixation": "none", "association": "none"}
+
+
+def golden_row(shared: Path, **wanted: object) -> dict:
+    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
+    return next(row for row in rows if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
+
+
+@pytest.mark.parametrize(
+    ("row", "settings"),
+    [
+        ({"gate": "none", "attention": "relu", "frames": 16}, PLAIN),
+        ({"gate": "shared", "frames": 16, "size": 224}, {}),
+        ({"gate": "unshared", "frames": 16, "size": 224}, {"fixation_shared": False}),
+        ({"gate": "shared", "frames": 8}, {}),
+        ({"gate": "shared", "frames": 32}, {}),
+        ({"gate": "shared", "frames": 16, "size": 336}, {}),
+        ({"gate": "none", "attention": "softmax"}, {**PLAIN, "attention": "softmax"}),
+    ],
+    ids=str,
+)
+def test_released_preset_is_exact(shared: Path, row: dict, settings: dict) -> None:
+    expected = golden_row(shared, **row)
+    counted = cost("fixformer_base_released", expected["frames"], expected["size"], **settings)
+    assert counted.macs == expected["macs"]
+    assert counted.by_operator == expected["macs_by_operator"]
+    assert counted.params == expected["params"] - expected["of_which_unused_params"]["new_fc"]
+
+
+@pytest.mark.parametrize(
+    ("attention", "gflops"),
+    [("performer", 250.571), ("cosformer", 250.571), ("linformer", 294.208), ("linear", 243.298), ("softmax", 253.355)],
+)
+def test_the_compared_attentions_in_our_backbone(attention: str, gflops: float) -> None:
+    """systems.md, section 0: closed forms with 64 random features and 256 slots."""
+    counted = cost("fixformer_base_released", attention=attention, **PLAIN)
+    assert counted.macs / 1e9 == pytest.approx(gflops, abs=1e-3)
+    plain = cost("fixformer_base_released", **PLAIN).params
+    assert counted.params - plain == (12 * 256 * (2 * 289 + 16) if attention == "linformer" else 0)
+
+
+def test_the_gate_evaluated_once_makes_the_default_254_gflops() -> None:
+    default = cost("fixformer_base")
+    assert round(default.macs / 1e9, 1) == 254.2
+    assert default.executed_macs < default.macs
+    assert (default.paper_params_millions, default.paper_gflops) == (52.2, 257.8)
+    assert cost("fixformer_base", fixation="none").paper_gflops is None
+
+
+@pytest.mark.parametrize(("frames", "size", "printed"), [(32, 224, 530.2), (16, 336, 573.3)])
+def test_variants_are_the_papers_to_a_thousandth(frames: int, size: int, printed: float) -> None:
+    counted = cost("fixformer_base_released", frames, size)
+    assert counted.paper_gflops == printed
+    assert counted.macs / 1e9 == pytest.approx(printed, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["fixformer_base", "fixformer_vit_tiny", "fixformer_base_released", "timesformer_base", "xvit_base"]
+)
+def test_parts_add_up(name: str) -> None:
+    whole = cost(name, 4, 64)
+    assert sum(part.macs for part in whole.parts) == whole.macs
+    assert sum(part.params for part in whole.parts) == whole.params
+    # The pooling between norm and head belongs to no part.
+    assert sum(part.activations for part in whole.parts) == pytest.approx(whole.activations, rel=1e-2)
+
+
+def test_cost_grows_linearly_with_frames() -> None:
+    one, two = (cost("fixformer_base", frames, 224) for frames in (16, 32))
+    head = next(part.macs for part in one.parts if part.name == "head")
+    assert two.macs - head == 2 * (one.macs - head)
