@@ -10,8 +10,8 @@ from fixformer.models.cost import cost
 PLAIN = {"fixation": "none", "association": "none"}
 
 
-def golden_row(shared: Path, **wanted: object) -> dict:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
+def golden_row(golden_dir: Path, **wanted: object) -> dict:
+    rows = json.loads((golden_dir / "cost.json").read_text())["rows"]
     return next(row for row in rows if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
 
 
@@ -28,8 +28,8 @@ def golden_row(shared: Path, **wanted: object) -> dict:
     ],
     ids=str,
 )
-def test_released_preset_is_exact(shared: Path, row: dict, settings: dict) -> None:
-    expected = golden_row(shared, **row)
+def test_released_preset_is_exact(golden_dir: Path, row: dict, settings: dict) -> None:
+    expected = golden_row(golden_dir, **row)
     counted = cost("fixformer_base_released", expected["frames"], expected["size"], **settings)
     assert counted.macs == expected["macs"]
     assert counted.by_operator == expected["macs_by_operator"]

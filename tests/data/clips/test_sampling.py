@@ -17,8 +17,8 @@ POLICIES = st.sampled_from(["repeat_last", "loop"])
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    return json.loads((shared / "golden" / "sampling.json").read_text())
+def golden(golden_dir: Path) -> dict[str, Any]:
+    return json.loads((golden_dir / "sampling.json").read_text())
 
 
 def test_uniform_equals_released(golden: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from fixformer.runtime.seeds import generator
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    return json.loads((shared / "golden" / "sampling.json").read_text())
+def golden(golden_dir: Path) -> dict[str, Any]:
+    return json.loads((golden_dir / "sampling.json").read_text())
 
 
 def frames(t: int, h: int, w: int, seed: int = 0) -> np.ndarray:
