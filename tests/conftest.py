@@ -30,10 +30,16 @@ def golden_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The directory with the foreign data."""
+    """The directory with the foreign data; a test that asks for it is skipped where it is missing."""
     if not SHARED.is_dir():
         pytest.skip(NO_SHARED)
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def shared_or_none() -> Path | None:
+    """For tests that can do without."""
+    return SHARED if SHARED.is_dir() else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ FRAMES = 30
 CLIP = noisy(FRAMES)
 ODD = noisy(FRAMES, 49, 65)
 QUIET = {"x265-params": "log-level=none"}
+NOT_CODED = b"\x00\x00\x01\xb6\x50\x7f"  # an MPEG-4 P frame without content
 AV1 = {"preset": "12", "svtav1-params": "keyint=10:lookahead=0"}
 
 Edit = Callable[[int, av.Packet], list[av.Packet]]
@@ -133,12 +134,11 @@ def divx_packed() -> bytes:
     """
     plain = encode(CLIP[:29], codec="mpeg4", container="mp4", options={"g": "300", "bf": "1", "b_strategy": "0"})
     signature = b"\x00\x00\x01\xb2DivX503b1393p"  # by which decoders know that packets are packed
-    no_frame = b"\x00\x00\x01\xb6\x50\x7f"  # a P frame that is not coded; dropped in unpacking
     first, *rest = (bytes(packet) for packet in packets(plain))
     contents = [signature + first, b"\x7f"]
     for p_frame, b_frame in zip(rest[::2], rest[1::2], strict=True):
         assert (p_frame[4] >> 6, b_frame[4] >> 6) == (1, 2)  # vop_coding_type
-        contents += [p_frame + b_frame, no_frame]
+        contents += [p_frame + b_frame, NOT_CODED]
 
     def pack(number: int, packet: av.Packet) -> list[av.Packet]:
         packed = [rewritten(packet, content) for content in (contents if number == 0 else [])]
@@ -188,11 +188,30 @@ def truncated() -> bytes:
     return data[: cut.pos + cut.size // 2]
 
 
-def damaged(data: bytes, number: int, fill: int = 0xFF) -> bytes:
-    """The content of one packet overwritten."""
+def damaged(data: bytes, number: int, fill: int = 0xFF, part: float = 1.0) -> bytes:
+    """The content of one packet, or the last part of it, overwritten."""
     packet = list(packets(data))[number]
     assert packet.pos is not None
-    return data[: packet.pos] + bytes([fill]) * packet.size + data[packet.pos + packet.size :]
+    end = packet.pos + packet.size
+    size = round(packet.size * part)
+    return data[: end - size] + bytes([fill]) * size + data[end:]
+
+
+def packet_without_picture(number: int) -> bytes:
+    """MPEG-4 in which one packet says that its frame is not coded (`vop_coded` cleared, after ten bits of header)."""
+
+    def empty(n: int, packet: av.Packet) -> list[av.Packet]:
+        data = bytes(packet)
+        return [rewritten(packet, data[:5] + bytes([data[5] & 0xC0 | 0x1F])) if n == number else packet]
+
+    return remux(encode(CLIP, codec="mpeg4", options={"g": "300"}), "mp4", empty)
+
+
+def with_exif_orientation(picture: bytes, orientation: int) -> bytes:
+    """A JPEG with one EXIF entry, the orientation."""
+    entry = struct.pack("<HHIHH", 0x112, 3, 1, orientation, 0)
+    content = b"Exif\0\0" + b"II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4)
+    return picture[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + picture[2:]
 
 
 def sizes_change() -> bytes:
@@ -203,7 +222,7 @@ def transparent_gif() -> bytes:
     """A screen of 8 by 8, and a picture of 2 by 2 of which two pixels are transparent."""
     palette = bytes([255, 0, 0, 0, 0, 255])
     control = b"\x21\xf9\x04\x01\x00\x00\x01\x00"  # colour 1 is transparent
-    picture = b"\x2c" + struct.pack("<4HB", 3, 3, 2, 2, 0) + b"\x02\x03\x44\x34\x05\x00"  # LZW of 0 1 / 0 1
+    picture = b"\x2c" + struct.pack("<4HB", 3, 3, 2, 2, 0) + b"\x02\x02\x44\x5c\x00"  # LZW of 0 1 0 1
     return b"GIF89a" + struct.pack("<2H3B", 8, 8, 0xF0, 0, 0) + palette + control + picture + b"\x3b"
 
 
@@ -283,6 +302,7 @@ MADE = {
     "false_keys_no_key_frames.mp4": Made(lambda: with_false_keys(make("h264_no_key_frames.mp4"), "mp4")),
     "false_keys_hevc.mp4": Made(lambda: with_false_keys(make("hevc_open_groups.mp4"), "mp4")),
     "false_keys_mpeg4.mp4": Made(lambda: with_false_keys(make("mpeg4_b_frames.mp4"), "mp4")),
+    "false_keys_gif.nut": Made(lambda: with_false_keys(make("gif.gif"), "nut")),
     "false_keys_vp8.mkv": Made(lambda: with_false_keys(make("vp8.webm"), "matroska")),
     # clocks
     "variable_rate.mp4": Made(partial(encode, CLIP, times=VARIABLE, rate=10, options={"g": "10"})),

@@ -1,18 +1,34 @@
 """Every rule of the decoder on a small video made here: random access equals a plain sequential decode."""
 
 import io
+from pathlib import Path
 
 import av
 import numpy as np
 import pytest
 from colour_formula import rgb_by_definition
-from made_videos import CLIP, FRAMES, MADE, ODD, SHIFTED, VARIABLE, damaged, header_first, make, truncated
+from made_videos import (
+    CLIP,
+    FRAMES,
+    MADE,
+    ODD,
+    SHIFTED,
+    VARIABLE,
+    damaged,
+    header_first,
+    make,
+    packet_without_picture,
+    sizes_change,
+    transparent_gif,
+    truncated,
+    with_exif_orientation,
+)
 from sequential import assert_random_access_is_exact, in_order
 
 from fixformer.data.video import DecodeError, Limits, NoVideoStream, open_video, packets
 from fixformer.data.video import pyav_decoder as decode_pyav
 from fixformer.errors import InputError
-from videos import encode, moving_square, noisy
+from videos import encode, jpeg, moving_square, noisy
 
 each_made = pytest.mark.parametrize("name", MADE)
 
@@ -140,6 +156,44 @@ def test_damage_in_the_middle(codec: str, container: str, fill: int) -> None:
         assert np.array_equal(video.get_frames(range(len(shown))), np.stack(list(shown.values())))
 
 
+def test_a_picture_damaged_in_part() -> None:
+    """The decoder conceals the damage; "strict" does not."""
+    data = damaged(encode(CLIP, options={"g": "10", "bf": "0", "crf": "10"}), 14, part=0.5)
+    with open_video(data) as video, pytest.raises(DecodeError, match="frame 14: the picture is damaged"):
+        video.get_frames([13, 14, 15])
+    with open_video(data, policy="partial") as video:
+        assert len(video) == FRAMES
+        assert [fault.frame for fault in video.faults] == [14]
+
+
+def test_packets_promise_a_frame_that_is_not_there() -> None:
+    data = packet_without_picture(14)
+    with open_video(data) as video:
+        assert len(video) == FRAMES
+        with pytest.raises(DecodeError, match=f"promises {FRAMES} frames and holds {FRAMES - 1}"):
+            video.get_frames([14, FRAMES - 1])
+        assert len(video) == FRAMES - 1
+        assert_random_access_is_exact(data, video)
+
+
+def test_a_picture_of_another_size_is_scaled_to_the_first() -> None:
+    with open_video(sizes_change()) as video:
+        assert len(video) == FRAMES
+        assert video.get_frames([0, FRAMES - 1]).shape == (2, 48, 64, 3)
+
+
+def test_nothing_to_show() -> None:
+    for policy in ("strict", "partial"):
+        with open_video(damaged(encode(CLIP[:1]), 0), policy=policy) as video, pytest.raises(DecodeError):
+            video.get_frames([0])
+
+
+def test_no_decoder_for_the_codec() -> None:
+    data = encode(CLIP[:3], container="matroska").replace(b"V_MPEG4/ISO/AVC", b"V_UNKNOWN/CODEC")
+    with pytest.raises(DecodeError, match="stream 0: no decoder"):
+        open_video(data)
+
+
 def test_truncated_file() -> None:
     data = truncated()
     with open_video(data) as video, pytest.raises(DecodeError, match=r"damaged or cut short|ends early"):
@@ -192,3 +246,20 @@ def test_sound_or_a_cover_is_not_a_video() -> None:
     ):
         with pytest.raises(NoVideoStream, match="audio"):
             open_video(data)
+
+
+def test_gif_transparency_is_white() -> None:
+    with open_video(transparent_gif()) as video:
+        frame_HWC = video.get_frames([0])[0]
+    expected_HWC = np.full((8, 8, 3), 255)
+    expected_HWC[3:5, 3] = (255, 0, 0)
+    assert np.array_equal(frame_HWC, expected_HWC)
+
+
+@pytest.mark.parametrize(("orientation", "angle"), [(1, 0), (3, 180), (6, 90), (8, 270)])
+def test_orientation_of_a_photo(orientation: int, angle: int, tmp_path: Path) -> None:
+    picture = jpeg(moving_square(1)[0])
+    (tmp_path / "0.jpg").write_bytes(with_exif_orientation(picture, orientation))
+    with open_video(tmp_path) as video, open_video(picture) as plain:
+        assert video.info.rotation == angle
+        assert np.array_equal(video.get_frames([0])[0], np.rot90(plain.get_frames([0])[0], -angle // 90))
