@@ -17,6 +17,8 @@ from sequential import assert_random_access_is_exact
 from fixformer.data.video import DecodeError, VideoInfo, open_video, packets
 from fixformer.data.video import pyav_decoder as decode_pyav
 
+pytestmark = pytest.mark.slow
+
 EXPECTED = list(csv.DictReader((Path(__file__).parent / "expected_videos.csv").open()))
 BROKEN = "decord/tests__test_data__corrupted.mp4"
 # one of each way to reach a frame: by time with many and with few key packets, hidden packets, no times, packed packets
