@@ -5,8 +5,10 @@ The foreign data (real videos, annotation files, LSA64, the paper) lies in `../s
 CI, missing data is an error.
 """
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +28,18 @@ def pytest_configure() -> None:
 def golden_dir() -> Path:
     """Outputs of the public reference implementations; see its README.md."""
     return Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden_sampling(golden_dir: Path) -> dict[str, Any]:
+    """Sampling, crops and learning rates of the released code."""
+    return json.loads((golden_dir / "sampling.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def golden_costs(golden_dir: Path) -> list[dict[str, Any]]:
+    """Parameters and operations of the full-size reference models, one row each."""
+    return json.loads((golden_dir / "cost.json").read_text())["rows"]
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
 """Small videos made on the spot, for tests."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import count
+from pathlib import Path
 
 import av
 import numpy as np
@@ -102,6 +104,18 @@ def encode(
             output.mux(tone.encode(audio))
             output.mux(tone.encode(None))
     return buffer.getvalue()
+
+
+def class_folders(root: Path, counts: dict[str, int], make: Callable[[int], bytes]) -> Path:
+    """`root/SPLIT/{clap,wave}/N.mp4`: so many videos of each split and class, made from seeds 1, 2, 3 and so on."""
+    seeds = count(1)
+    for split, videos in counts.items():
+        for name in ("clap", "wave"):
+            folder = root / split / name
+            folder.mkdir(parents=True)
+            for number in range(videos):
+                (folder / f"{number}.mp4").write_bytes(make(next(seeds)))
+    return root
 
 
 def jpeg(picture_HWC: np.ndarray) -> bytes:
