@@ -28,6 +28,7 @@ def test_rows_pair_ours_with_the_twin(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_measure_repeats_as_asked() -> None:
     measured = measure(Job("fixformer_tiny", 1, 32, {"depth": 1}, backward=True, threads=1, repeats=2))
     assert len(measured.seconds) == len(measured.sgemm_gmacs) == 2

@@ -8,6 +8,8 @@ from fixformer.bench.training_step import bench_data_wait, bench_train, print_be
 from fixformer.errors import UserError
 from tiny_run import TINY, tiny_set
 
+pytestmark = pytest.mark.slow
+
 
 def test_recomputed_activations_take_less_memory(capsys: pytest.CaptureFixture[str]) -> None:
     result = bench_train("fixformer_tiny", frames=32, size=112, batch=4, threads=1)

@@ -9,6 +9,8 @@ import pytest
 
 from fixformer.config.recipes import RECIPES
 
+pytestmark = pytest.mark.slow
+
 
 def fixformer(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "fixformer", *args], capture_output=True, text=True, check=False)

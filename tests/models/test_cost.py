@@ -1,8 +1,5 @@
 """Costs: the exact counts of the released code, the paper's columns, and the split into parts."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from fixformer.models.cost import cost
@@ -10,9 +7,8 @@ from fixformer.models.cost import cost
 PLAIN = {"fixation": "none", "association": "none"}
 
 
-def golden_row(shared: Path, **wanted: object) -> dict:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
-    return next(row for row in rows if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
+def golden_row(golden_costs: list[dict], **wanted: object) -> dict:
+    return next(row for row in golden_costs if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
 
 
 @pytest.mark.parametrize(
@@ -28,8 +24,8 @@ def golden_row(shared: Path, **wanted: object) -> dict:
     ],
     ids=str,
 )
-def test_released_preset_is_exact(shared: Path, row: dict, settings: dict) -> None:
-    expected = golden_row(shared, **row)
+def test_released_preset_is_exact(golden_costs: list[dict], row: dict, settings: dict) -> None:
+    expected = golden_row(golden_costs, **row)
     counted = cost("fixformer_base_released", expected["frames"], expected["size"], **settings)
     assert counted.macs == expected["macs"]
     assert counted.by_operator == expected["macs_by_operator"]

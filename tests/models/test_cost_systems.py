@@ -1,8 +1,6 @@
 """Parameters and multiply-accumulates of the compared systems at full size, against their reference implementations."""
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,9 +67,10 @@ def count(name: str, frames: int, size: int, classes: int, settings: dict[str, A
 
 
 @pytest.mark.parametrize(("wanted", "name", "settings"), ROWS, ids=str)
-def test_a_row_of_the_cost_table(shared: Path, wanted: dict[str, Any], name: str, settings: dict[str, Any]) -> None:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
-    (row,) = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+def test_a_row_of_the_cost_table(
+    golden_costs: list[dict[str, Any]], wanted: dict[str, Any], name: str, settings: dict[str, Any]
+) -> None:
+    (row,) = [row for row in golden_costs if all(row.get(key) == value for key, value in wanted.items())]
     frames, size = row["frames"], row["size"]
     params, macs = count(name, frames, size, row["classes"], settings)
     unused = sum(row.get("of_which_unused_params", {}).values())
@@ -82,10 +81,9 @@ def test_a_row_of_the_cost_table(shared: Path, wanted: dict[str, Any], name: str
     assert macs == pytest.approx(row["macs"], rel=0 if exact else 0.005, abs=0)
 
 
-def test_every_system_of_the_table_is_covered(shared: Path) -> None:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
-    covered = [row for row in rows for wanted, *_ in ROWS if all(row.get(k) == v for k, v in wanted.items())]
-    assert {row["system"] for row in rows if row not in covered} == {"LVT", *ZOO_SYSTEMS}
+def test_every_system_of_the_table_is_covered(golden_costs: list[dict[str, Any]]) -> None:
+    covered = [row for row in golden_costs for wanted, *_ in ROWS if all(row.get(k) == v for k, v in wanted.items())]
+    assert {row["system"] for row in golden_costs if row not in covered} == {"LVT", *ZOO_SYSTEMS}
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,7 @@ def test_autocast_is_close_and_finite() -> None:
         assert model(1e3 * video).isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"attention": "softmax"}, {"pattern": "joint"}], ids=str)
 def test_compiles_as_one_graph(settings: dict[str, Any]) -> None:
     torch.compiler.reset()

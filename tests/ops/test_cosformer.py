@@ -22,8 +22,8 @@ ASSOCIATIONS = ["keys_values", "queries_keys", "auto"]
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("association", ASSOCIATIONS)
-def test_golden(shared, dtype, association):
-    golden = load_golden(shared, "op_cosformer", dtype)
+def test_golden(golden_dir, dtype, association):
+    golden = load_golden(golden_dir, "op_cosformer", dtype)
     assert_matches_golden(golden, partial(cosformer_attention, association=association))
     q, k, v = (golden[name] for name in "qkv")
     tolerance = GOLDEN_TOLERANCE[dtype]

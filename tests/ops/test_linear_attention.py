@@ -39,8 +39,8 @@ def check_golden(golden: dict[str, Tensor], dtype: torch.dtype, tolerance: float
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 @pytest.mark.parametrize(("name", "kernel"), [("relu", relu), ("elu", elu1)])
-def test_golden(shared: Path, name: str, kernel, dtype: torch.dtype, tolerance: float) -> None:
-    check_golden(load_file(shared / f"golden/op_{name}_linear.safetensors"), dtype, tolerance, kernel)
+def test_golden(golden_dir: Path, name: str, kernel, dtype: torch.dtype, tolerance: float) -> None:
+    check_golden(load_file(golden_dir / f"op_{name}_linear.safetensors"), dtype, tolerance, kernel)
 
 
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 70), st.sampled_from([1, 3, 8, 16, 33]))

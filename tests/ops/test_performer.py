@@ -31,14 +31,14 @@ def draw(num_features: int, head_dim: int, seed: int = 0, **kwargs: str) -> torc
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
-def test_golden(shared, dtype, association):
-    golden = load_golden(shared, "op_performer", dtype)
+def test_golden(golden_dir, dtype, association):
+    golden = load_golden(golden_dir, "op_performer", dtype)
     attend = partial(performer_attention, projection_RE=golden["projection_matrix"], association=association)
     assert_matches_golden(golden, attend)
 
 
-def test_golden_features(shared):
-    golden = load_golden(shared, "op_performer")
+def test_golden_features(golden_dir):
+    golden = load_golden(golden_dir, "op_performer")
     assert_close(query_features(golden["q"], golden["projection_matrix"]), golden["phi_q"], 1e-11)
     assert_close(key_features(golden["k"], golden["projection_matrix"]), golden["phi_k"], 1e-11)
 

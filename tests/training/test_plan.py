@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import get_recipe
 from fixformer.models.registry import list_settings
@@ -31,6 +33,7 @@ def test_memory_of_lsa64_is_what_was_measured() -> None:
     assert "estimated" in str(plan)
 
 
+@pytest.mark.slow
 def test_the_largest_stage_counts() -> None:
     small = planned(stages="8x48:2", batch_size=16).memory_mb
     assert planned(stages="8x48:1,12x64:1", batch_size=16).memory_mb > 2 * small

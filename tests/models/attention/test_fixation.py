@@ -33,8 +33,8 @@ def golden_fixation(golden: dict[str, torch.Tensor], kind: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("kind", ["shared", "unshared"])
-def test_golden_output_and_gradients(shared: Path, kind: str) -> None:
-    golden = load_file(shared / "golden/op_relu_linear.safetensors")
+def test_golden_output_and_gradients(golden_dir: Path, kind: str) -> None:
+    golden = load_file(golden_dir / "op_relu_linear.safetensors")
     q, k, v = (golden[name].double().requires_grad_() for name in "qkv")
     out = linear_attention(*golden_fixation(golden, kind)(relu(q), relu(k), v))
     torch.testing.assert_close(out, golden[f"gate_{kind}.out"], atol=1e-11, rtol=0)

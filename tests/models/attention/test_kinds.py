@@ -205,6 +205,7 @@ def test_linformer_at_another_size_is_interpolated_and_says_so() -> None:
     assert all(parameter.is_contiguous() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 def test_linformer_at_another_size_says_so_when_it_is_exported_or_compiled() -> None:
     model, video = tiny("linformer", depth=1, **PLAIN), clip(1, 6, 60, 60)
     with pytest.warns(UserWarning, match="for 4x4 tokens"):

@@ -57,9 +57,9 @@ class Golden:
 
 
 @pytest.fixture
-def golden(shared: Path) -> Callable[[str], Golden]:
+def golden(golden_dir: Path) -> Callable[[str], Golden]:
     def load(name: str) -> Golden:
-        tensors = load_file(shared / "golden" / f"{name}.safetensors")
+        tensors = load_file(golden_dir / f"{name}.safetensors")
         doubles = {key: t.double() if t.is_floating_point() else t for key, t in tensors.items()}
         prefix = "weights."
         weights = {key.removeprefix(prefix): t for key, t in doubles.items() if key.startswith(prefix)}
