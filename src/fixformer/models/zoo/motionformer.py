@@ -5,14 +5,16 @@ Shapes: B batch, h heads, N = 1 + F·P tokens, the class token first, then F fra
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.errors import SettingsConflict, UnknownName
+from fixformer.config.schema import PositiveInt, Rate
+from fixformer.errors import SettingsConflict
 from fixformer.models.attention.kinds import LaraAttend, first_landmarks
 from fixformer.models.layers.residual import Mlp
+from fixformer.models.registry import register
 from fixformer.models.zoo.common.checkpointing import run
 from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
@@ -21,7 +23,6 @@ from fixformer.models.zoo.common.class_token import (
     TokenAttention,
     TokenBlock,
     VitSettings,
-    preset,
 )
 from fixformer.ops import softmax_attention
 from fixformer.ops.lara import lara_trajectories
@@ -41,18 +42,14 @@ class MotionformerSettings(VitSettings):
     set.
     """
 
-    tubelet: int = 2
-    drop_path: float = 0.2
-    attention: str = "trajectory"
-    values: str = "trajectory"
-    landmarks: int | None = None
+    tubelet: PositiveInt = 2
+    drop_path: Rate = 0.2
+    attention: Literal["trajectory", "orthoformer", "lara", "joint", "divided"] = "trajectory"
+    values: Literal["trajectory", "projected"] = "trajectory"
+    landmarks: PositiveInt | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kinds = (*STAGES, "joint", "divided")
-        for name, choices in (("attention", kinds), ("values", ("trajectory", "projected"))):
-            if getattr(self, name) not in choices:
-                raise UnknownName(name, getattr(self, name), choices)
+    def check_together(self) -> None:
+        super().check_together()
         if self.values == "projected" and self.attention not in STAGES:
             raise SettingsConflict(
                 f"values='projected' has no meaning with attention={self.attention!r}, which has no trajectories."
@@ -143,7 +140,7 @@ class Motionformer(ClassTokenModel):
         s = settings
         self.blocks = nn.ModuleList(_block(s, rate) for rate in s.drop_path_rates(s.depth))
         self.pre_logits = nn.Linear(s.embed_dim, s.embed_dim)
-        self.finish(s.embed_dim, s.dropout)
+        self.finish(s.embed_dim)
         for name, parameter in self.named_parameters():  # attention in time of its own starts as nothing
             if name.endswith(".time.body.qkv.weight"):
                 nn.init.zeros_(parameter)
@@ -173,19 +170,19 @@ def _block(settings: MotionformerSettings, drop_path: float) -> TokenBlock:
     return TokenBlock(attentions, dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
 
 
-@preset(MotionformerSettings)
-def motionformer_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings())
+def motionformer_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer: trajectory attention on 16 frames."""
-    return Motionformer(MotionformerSettings(**settings))
+    return Motionformer(settings)
 
 
-@preset(MotionformerSettings)
-def oformer_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings(attention="orthoformer"))
+def oformer_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer with Orthoformer: 128 landmarks between queries and keys."""
-    return Motionformer(MotionformerSettings(**{"attention": "orthoformer"} | settings))
+    return Motionformer(settings)
 
 
-@preset(MotionformerSettings)
-def rala_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings(attention="lara"))
+def rala_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer with LARA, randomized attention: the paper's RALA."""
-    return Motionformer(MotionformerSettings(**{"attention": "lara"} | settings))
+    return Motionformer(settings)

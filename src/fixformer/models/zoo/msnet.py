@@ -3,11 +3,11 @@
 Shapes: B clips, T frames, N = B·T, C channels, H rows, W columns.
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
+from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS
 from fixformer.models.zoo.common.checkpointing import run
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import initialise_convolutions
@@ -48,8 +48,10 @@ def _separable(in_dim: int, out_dim: int, kernel: int) -> nn.Sequential:
 class MSNet(TSM):
     """TSM with a `MotionSqueeze` after its second stage."""
 
-    def __init__(self, *, width: int = 64, **settings: Any) -> None:
-        super().__init__(width=width, **settings)
+    def __init__(
+        self, settings: ModelSettings, *, depths: tuple[int, ...] = RESNET_DEPTHS[50], width: int = 64
+    ) -> None:
+        super().__init__(settings, depths=depths, width=width)
         self.motion = MotionSqueeze(2 * width * EXPANSION)
         initialise_convolutions(self.motion)
 
@@ -58,7 +60,7 @@ class MSNet(TSM):
         return run(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
 
 
-@register
-def msnet_r50(*, num_classes: int = 174, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> MSNet:
+@register(ModelSettings())
+def msnet_r50(settings: ModelSettings) -> MSNet:
     """MSNet on ResNet-50."""
-    return MSNet(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
+    return MSNet(settings)

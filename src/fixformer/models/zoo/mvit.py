@@ -4,12 +4,14 @@ Shapes: B batch, N tokens (the class token, then the grid in raster order), C ch
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_rates
+from fixformer.config.model import ModelSettings
+from fixformer.config.schema import PositiveInt, Rate
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.noise import DropPath
 from fixformer.models.registry import register
@@ -20,6 +22,12 @@ from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING = (3, 7, 7), (2, 4, 4), (1, 3, 3)
 HALVE: Grid = (1, 2, 2)
 KEEP: Grid = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class MvitSettings(ModelSettings):
+    num_classes: PositiveInt = 400
+    drop_path: Rate = 0.2
 
 
 class BlockPlan(NamedTuple):
@@ -87,12 +95,8 @@ class MViT(PooledClassifier):
 
     def __init__(
         self,
+        settings: MvitSettings,
         *,
-        num_classes: int,
-        num_frames: int,
-        image_size: int,
-        dropout: float = 0.5,
-        drop_path: float = 0.2,
         embed_dim: int = 96,
         num_heads: int = 1,
         depth: int = 16,
@@ -100,23 +104,22 @@ class MViT(PooledClassifier):
         kv_stride: int = 8,
         mlp_ratio: float = 4.0,
     ) -> None:
-        check_rates(drop_path=drop_path)
+        super().__init__(settings)
         plans = plan_blocks(depth, embed_dim, num_heads, stage_starts, kv_stride)
-        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.patch_embed = nn.Conv3d(3, embed_dim, PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING)
-        T, H, W = token_grid(num_frames, image_size)
+        T, H, W = token_grid(self.num_frames, self.image_size)
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.cls_position = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.time_embed = TimeEmbed(T, embed_dim)
         self.position_embed = PositionEmbed(H, W, embed_dim)
         self.blocks = nn.ModuleList(
-            MViTBlock(plan, mlp_ratio, drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
+            MViTBlock(plan, mlp_ratio, settings.drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
         )
         self.norm = nn.LayerNorm(plans[-1].out_dim, eps=NORM_EPS)
         self.apply(_initialise)
         for name in sorted(self.no_weight_decay()):
             nn.init.trunc_normal_(self.get_parameter(name), std=0.02)
-        self.add_head(plans[-1].out_dim, dropout, std=0.02, bias=0.02)
+        self.add_head(plans[-1].out_dim, std=0.02, bias=0.02)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens after the last norm, `[B, 1 + T/2·H/32·W/32, C]`, the class token first."""
@@ -156,31 +159,13 @@ def _initialise(module: nn.Module) -> None:
         nn.init.constant_(module.bias, 0.02)
 
 
-@register
-def mvit_base_16x4(
-    *,
-    num_classes: int = 400,
-    num_frames: int = 16,
-    image_size: int = 224,
-    dropout: float = 0.5,
-    drop_path: float = 0.2,
-) -> MViT:
+@register(MvitSettings())
+def mvit_base_16x4(settings: MvitSettings) -> MViT:
     """MViT-B for 16 frames, every fourth of the video."""
-    return MViT(
-        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
-    )
+    return MViT(settings)
 
 
-@register
-def mvit_base_32x3(
-    *,
-    num_classes: int = 400,
-    num_frames: int = 32,
-    image_size: int = 224,
-    dropout: float = 0.5,
-    drop_path: float = 0.2,
-) -> MViT:
+@register(MvitSettings(num_frames=32))
+def mvit_base_32x3(settings: MvitSettings) -> MViT:
     """MViT-B for 32 frames, every third of the video."""
-    return MViT(
-        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
-    )
+    return MViT(settings)

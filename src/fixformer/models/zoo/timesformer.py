@@ -4,7 +4,6 @@ Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +13,9 @@ from fixformer.models.attention.kinds import SoftmaxAttend
 from fixformer.models.attention.module import Attention
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.registry import register
 from fixformer.models.zoo.common.checkpointing import run
-from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSettings, preset
+from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSettings
 
 
 class DividedBlock(nn.Module):
@@ -72,7 +72,7 @@ class TimeSformer(ClassTokenModel):
         self.position_embed = NearestPositionEmbed(H, W, settings.embed_dim)
         self.time_embed = NearestTimeEmbed(T, settings.embed_dim)
         self.blocks = nn.ModuleList(DividedBlock(settings, rate) for rate in settings.drop_path_rates(settings.depth))
-        self.finish(settings.embed_dim, settings.dropout)
+        self.finish(settings.embed_dim)
         for name, parameter in self.named_parameters():
             if ".time_fc." in name:
                 nn.init.zeros_(parameter)
@@ -90,13 +90,13 @@ class TimeSformer(ClassTokenModel):
         return super().adapt_image_weights({**named, **copies})
 
 
-@preset(VitSettings)
-def timesformer_base(**settings: Any) -> TimeSformer:
+@register(VitSettings(num_classes=400, num_frames=8, drop_path=0.1))
+def timesformer_base(settings: VitSettings) -> TimeSformer:
     """TimeSformer, divided attention: 8 frames of 224 pixels."""
-    return TimeSformer(VitSettings(**{"num_classes": 400, "num_frames": 8, "drop_path": 0.1} | settings))
+    return TimeSformer(settings)
 
 
-@preset(VitSettings)
-def timesformer_hr(**settings: Any) -> TimeSformer:
+@register(VitSettings(image_size=448, drop_path=0.1))
+def timesformer_hr(settings: VitSettings) -> TimeSformer:
     """TimeSformer-HR: 16 frames of 448 pixels."""
-    return TimeSformer(VitSettings(**{"image_size": 448, "drop_path": 0.1} | settings))
+    return TimeSformer(settings)

@@ -4,21 +4,21 @@ Shapes: B batch, T frames, P = 1 + H·W tokens of a frame, the class token first
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.config import ModelConfig
-from fixformer.config.model import CHOICES
-from fixformer.config.schema import check_whole
-from fixformer.errors import UnknownName
+from fixformer.config.model import FixationKind
+from fixformer.config.schema import PositiveInt, Rate, at_least
 from fixformer.models.attention.association import Associate
 from fixformer.models.attention.kinds import SoftmaxAttend
 from fixformer.models.attention.module import Attention, build_fixation
 from fixformer.models.layers.embedding import TiledTimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.registry import register
 from fixformer.models.zoo.common.checkpointing import run
 from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
@@ -26,7 +26,6 @@ from fixformer.models.zoo.common.class_token import (
     TokenAttention,
     TokenBlock,
     VitSettings,
-    preset,
 )
 from fixformer.ops.shift import released_time_groups
 
@@ -39,18 +38,12 @@ class XvitSettings(VitSettings):
     paper's "application to existing models".
     """
 
-    dropout: float = 0.5
-    time_slots: int = 8
-    shift_divisor: int = 4
-    shift_segment: int | None = None
-    fixation: str = "none"
-    head_hidden_dim: int = 768
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole(2, shift_divisor=self.shift_divisor)
-        if self.fixation not in CHOICES["fixation"]:
-            raise UnknownName("fixation", self.fixation, CHOICES["fixation"])
+    dropout: Rate = 0.5
+    time_slots: PositiveInt = 8
+    shift_divisor: Annotated[int, at_least(2)] = 4
+    shift_segment: PositiveInt | None = None
+    fixation: FixationKind = "none"
+    head_hidden_dim: PositiveInt = 768
 
 
 class XViT(ClassTokenModel):
@@ -70,7 +63,7 @@ class XViT(ClassTokenModel):
         self.temporal_block = TokenBlock({"attention": attention}, dim, mlp, drop_path=0.0, eps=1e-5)
         self.head_norm = nn.LayerNorm(dim, eps=1e-5)
         self.head_fc = nn.Linear(dim, s.head_hidden_dim)
-        self.finish(s.head_hidden_dim, s.dropout)
+        self.finish(s.head_hidden_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens of all frames after the last norm, `[B, T, P, D]`, the class token of each frame first."""
@@ -105,7 +98,7 @@ def _block(settings: XvitSettings, drop_path: float) -> nn.Sequential:
     return block
 
 
-@preset(XvitSettings)
-def xvit_base(**settings: Any) -> XViT:
+@register(XvitSettings())
+def xvit_base(settings: XvitSettings) -> XViT:
     """XViT-B/16: softmax within frames, channels mixed across neighbouring ones."""
-    return XViT(XvitSettings(**settings))
+    return XViT(settings)

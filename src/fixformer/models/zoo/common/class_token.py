@@ -4,18 +4,18 @@ Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, 
 E head width.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_positive, check_rates, check_ratios
+from fixformer.config.model import TransformerSettings
+from fixformer.config.schema import PositiveInt, Rate
 from fixformer.errors import InputError, SettingsConflict
 from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.init import init_weights
 from fixformer.models.layers.residual import Branch, Mlp
-from fixformer.models.registry import Builder, register
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.ops import softmax_attention
 
@@ -23,48 +23,22 @@ Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class VitSettings:
-    """ViT-B/16 unless said otherwise. `tubelet` is the number of frames in a patch."""
+class VitSettings(TransformerSettings):
+    """ViT-B/16 by default. `tubelet` is the number of frames in a patch."""
 
-    num_classes: int = 174
-    num_frames: int = 16
-    image_size: int = 224
-    embed_dim: int = 768
-    depth: int = 12
-    num_heads: int = 12
-    mlp_ratio: float = 4.0
-    patch_size: int = 16
-    tubelet: int = 1
-    drop_path: float = 0.0
-    dropout: float = 0.0
+    dropout: Rate = 0.0
+    embed_dim: PositiveInt = 768
+    num_heads: PositiveInt = 12
+    tubelet: PositiveInt = 1
 
-    def __post_init__(self) -> None:
-        whole = {f.name: getattr(self, f.name) for f in fields(self) if f.type in (int, int | None)}
-        check_positive(**{name: value for name, value in whole.items() if value is not None})
-        check_ratios(mlp_ratio=self.mlp_ratio)
-        check_rates(drop_path=self.drop_path, dropout=self.dropout)
-        if self.embed_dim % self.num_heads:
-            raise SettingsConflict(
-                f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}; change one of them."
-            )
-        if self.image_size < self.patch_size:
-            raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
+    def check_together(self) -> None:
+        super().check_together()
         if self.num_frames % self.tubelet:
             raise SettingsConflict(f"tubelet={self.tubelet} does not divide num_frames={self.num_frames}.")
 
     def drop_path_rates(self, depth: int) -> list[float]:
         """From nothing in the first block to `drop_path` in the last."""
         return [self.drop_path * i / max(depth - 1, 1) for i in range(depth)]
-
-
-def preset(settings: type[VitSettings]) -> Callable[[Builder], Builder]:
-    """Register a builder that accepts every field of `settings`."""
-
-    def decorate(builder: Builder) -> Builder:
-        builder.settings = [f.name for f in fields(settings)]  # type: ignore[attr-defined]
-        return register(builder)
-
-    return decorate
 
 
 class TubeletEmbed(nn.Module):
@@ -146,7 +120,7 @@ class ClassTokenModel(PooledClassifier):
 
     def __init__(self, settings: VitSettings) -> None:
         s = settings
-        super().__init__(num_classes=s.num_classes, num_frames=s.num_frames, image_size=s.image_size)
+        super().__init__(s)
         self.tubelet, self.min_size = s.tubelet, s.patch_size
         self.patch_embed: PatchEmbed | TubeletEmbed = PatchEmbed(s.embed_dim, s.patch_size, s.patch_size, 0, norm=False)
         if s.tubelet > 1:
@@ -158,12 +132,12 @@ class ClassTokenModel(PooledClassifier):
         self.time_embed: nn.Module = TimeEmbed(T, s.embed_dim)
         self.norm = nn.LayerNorm(s.embed_dim, eps=1e-6)
 
-    def finish(self, num_features: int, dropout: float, std: float = 0.02) -> None:
+    def finish(self, num_features: int) -> None:
         """Initial weights and the classifier, after all else has been built."""
         self.apply(init_weights)
         for parameter in (self.patch_embed.proj.weight, self.cls_token, self.cls_position):
             nn.init.trunc_normal_(parameter, std=0.02)
-        self.add_head(num_features, dropout, std=std)
+        self.add_head(num_features, std=0.02)
 
     def token_grid(self) -> Grid:
         """The tokens of the clip the model is sized for."""
