@@ -88,6 +88,7 @@ def folder() -> TrainConfig:
 
 
 def _lsa64(focus: float, augment: Augment) -> TrainConfig:
+    """Tuned on LSA64 itself; docs/lsa64.md lists every run that was tried."""
     return TrainConfig(
         model="fixformer_tiny",
         model_settings={**SMALL_SET, "patch_size": 16, "dropout": 0.3, "drop_path": 0.1},

@@ -134,7 +134,7 @@ class I3D(PooledClassifier):
         self.add_head(in_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map, `[B, C, T/8, H/32, W/32]`."""
+        """The last feature map, `[B, C, T/8, H/32, W/32]`."""
         x_BCTHW = run(self.stem, video_BCTHW, checkpointing=self.checkpointing)
         for group in self.groups:
             for block in group.children():

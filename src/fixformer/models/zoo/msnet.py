@@ -14,6 +14,7 @@ from fixformer.models.zoo.common.pooled_classifier import initialise_convolution
 from fixformer.models.zoo.tsm import EXPANSION, TSM
 from fixformer.ops.motion_squeeze import squeeze_motion
 
+# Sizes as published.
 MATCH_DIM = 64
 MOTION_DIM = 3  # dx, dy, confidence
 REFINE_DIMS = (16, 32, 64)

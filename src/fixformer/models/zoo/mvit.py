@@ -31,7 +31,7 @@ class MvitSettings(ModelSettings):
 
 
 class BlockPlan(NamedTuple):
-    """Sizes of one block. Channels change in its MLP, the grid in its attention."""
+    """Sizes of one block. The MLP changes the channels, attention the grid."""
 
     dim: int
     out_dim: int
@@ -41,9 +41,9 @@ class BlockPlan(NamedTuple):
 
 
 def plan_blocks(depth: int, dim: int, num_heads: int, stage_starts: Sequence[int], kv_stride: int) -> list[BlockPlan]:
-    """A stage doubles channels and heads and halves rows and columns; the block before it widens the channels.
+    """A stage doubles channels and heads and halves rows and columns; the channels are widened one block earlier.
 
-    Keys and values keep the grid of the first block's, so their stride shrinks with every stage.
+    Keys and values have the same grid in all stages, so their stride is halved with every stage.
     """
     plans = []
     for i in range(depth):
@@ -56,7 +56,7 @@ def plan_blocks(depth: int, dim: int, num_heads: int, stage_starts: Sequence[int
 
 
 class SkipPool(nn.Module):
-    """The shortcut around attention that halves the grid."""
+    """The shortcut around an attention that halves the grid."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class MViT(PooledClassifier):
         return features[:, :1]
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
+        """Interpolate the position tables once; otherwise they are interpolated for every clip of another size."""
         super().set_input_size(num_frames, image_size)
         for embed in (self.time_embed, self.position_embed):
             resize_tables(embed, *token_grid(self.num_frames, self.image_size))
@@ -146,13 +146,13 @@ class MViT(PooledClassifier):
 
 
 def token_grid(num_frames: int, image_size: int) -> Grid:
-    """The patches of a clip; kernels are odd and centred, so a stride s leaves ceil(size / s)."""
+    """The grid of patches of a clip: kernels are odd and centred, so a stride s gives ceil(size / s)."""
     T, H, W = (-(-size // s) for size, s in zip((num_frames, image_size, image_size), PATCH_STRIDE, strict=True))
     return T, H, W
 
 
 def _initialise(module: nn.Module) -> None:
-    """As released, biases included: they start at 0.02, not at zero."""
+    """As released, where biases start at 0.02, not at zero."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear | nn.LayerNorm):

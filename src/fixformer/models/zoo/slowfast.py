@@ -1,4 +1,4 @@
-"""SlowFast: a wide network on few frames and a thin one on all frames, joined after every stage.
+"""SlowFast: a wide network on few frames and a thin one on all frames, with lateral connections before every stage.
 
 Shapes: B batch, C channels, T frames, H rows, W columns.
 """
@@ -83,7 +83,8 @@ def _stage(in_dim: int, out_dim: int, depth: int, *, stride: int, num_temporal: 
 
 
 class SlowFast(PooledClassifier):
-    """The fast path sees every frame, the slow path every `alpha`-th with `beta` times the channels. Any T and size.
+    """The fast path sees every frame, the slow path every `alpha`-th with `beta` times the channels. Runs at any T and
+    size.
 
     `temporal_blocks` limits the blocks with kernels over time in each stage of both paths; the slow path never has any
     in its first two stages.
@@ -121,7 +122,7 @@ class SlowFast(PooledClassifier):
         self.add_head(self.slow.dims[-1] + self.fast.dims[-1])
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """Both paths averaged over space and time, `[B, C]`: their frame rates differ, so no map holds both."""
+        """Both paths averaged over space and time, `[B, C]`: their frame rates differ, so no feature map holds both."""
         slow, fast = self.slow.forward_stem(video_BCTHW[:, :, :: self.alpha]), self.fast.forward_stem(video_BCTHW)
         for stage, lateral in enumerate(self.laterals):
             slow = torch.cat([slow, lateral(fast)], dim=1)

@@ -30,7 +30,7 @@ class ShiftBottleneck(Bottleneck):
 
 
 class TSM(PooledClassifier):
-    """The mean over frames of a shifting ResNet's scores. Runs at any T and size."""
+    """A ResNet with temporal shifts, whose scores are averaged over frames. Runs at any T and size."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TSM(PooledClassifier):
         self.add_head(dims[-1], std=0.001)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map of every frame, `[B, T, C, H/32, W/32]`."""
+        """The last feature map of every frame, `[B, T, C, H/32, W/32]`."""
         T = video_BCTHW.shape[2]
         x_NCHW = self.stem_pool(self.stem(video_BCTHW.transpose(1, 2).flatten(0, 1)))
         for stage in range(len(self.stages)):

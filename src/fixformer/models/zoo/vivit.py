@@ -26,7 +26,7 @@ class VivitSettings(VitSettings):
 
 @dataclass(frozen=True)
 class FactorisedVivitSettings(VivitSettings):
-    """`temporal_depth` blocks look at one vector per tubelet frame."""
+    """`temporal_depth`: blocks of the temporal encoder, which sees one vector per tubelet frame."""
 
     num_classes: PositiveInt = 174
     temporal_depth: PositiveInt = 4
@@ -59,7 +59,7 @@ def interpolate_volume(volume_THWD: Tensor, frames: int, height: int, width: int
 
 
 class VivitStart(ClassTokenModel):
-    """What both models start with: no class scored above another, and the initial weights of the JAX code."""
+    """The initial weights of the JAX code, which both models share; the classifier starts at zero."""
 
     def finish(self, num_features: int) -> None:
         super().finish(num_features)
@@ -88,15 +88,8 @@ class ViViT(VivitStart):
         self.blocks = plain_blocks(settings, settings.depth, approximate="tanh")
         self.finish(settings.embed_dim)
 
-    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """All tokens after the last norm, `[B, N, D]`, the class token first."""
-        x_BND, grid = self.tokens(self.embed(video_BCTHW))
-        for block in self.blocks:
-            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
-        return self.norm(x_BND)
-
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Every frame starts with the positions of the image."""
+        """Every frame starts with the position table of the image."""
         adapted = super().adapt_image_weights(named)
         table_HWD = adapted.pop("position_embed.table", None)
         if table_HWD is not None:

@@ -70,7 +70,7 @@ class X3D(PooledClassifier):
         self.add_head(head_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map, `[B, C, T, H/32, W/32]`."""
+        """The last feature map, `[B, C, T, H/32, W/32]`."""
         x_BCTHW = self.stem_time(self.stem_space(video_BCTHW))
         for stage in self.stages:
             for block in stage.children():

@@ -1,4 +1,4 @@
-"""XViT: an image ViT whose keys and values borrow channels from the frames before and after; a small temporal head.
+"""XViT: an image ViT whose keys and values take channels from the previous and next frames; a small temporal head.
 
 Shapes: B batch, T frames, P = 1 + H·W tokens of a frame, the class token first, D width.
 """
@@ -32,10 +32,10 @@ from fixformer.ops.shift import released_time_groups
 
 @dataclass(frozen=True)
 class XvitSettings(VitSettings):
-    """One channel in `shift_divisor` comes from the next frame, as many from the last: 4 for SSv2, 8 for Kinetics.
+    """One channel in `shift_divisor` comes from the next frame, one from the previous: 4 for SSv2, 8 for Kinetics.
 
-    `shift_segment` cuts clips into parts that exchange nothing. `fixation` puts our gate before the softmax, as in the
-    paper's "application to existing models".
+    `shift_segment`: frames of the segments across which nothing is shifted; None is the whole clip. `fixation` adds our
+    gate before the softmax, as in the paper's "application to existing models".
     """
 
     dropout: Rate = 0.5
@@ -47,9 +47,9 @@ class XvitSettings(VitSettings):
 
 
 class XViT(ClassTokenModel):
-    """The class tokens of the frames and one of their own go through a last block, which knows no order.
+    """The class tokens of the frames and one more go through a temporal block that ignores their order.
 
-    Time is told apart by `time_slots` vectors, used again and again in longer clips, and by the borrowed channels.
+    Time is encoded by `time_slots` vectors, repeated in longer clips, and by the shifted channels.
     """
 
     def __init__(self, settings: XvitSettings) -> None:

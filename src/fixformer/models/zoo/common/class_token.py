@@ -1,4 +1,4 @@
-"""What the Transformers with a class token share: settings, patches, tokens, attention among them, and their verbs.
+"""The common parts of the Transformers with a class token: settings, patches, tokens, attention, and their verbs.
 
 Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width, h heads,
 E head width.
@@ -16,6 +16,7 @@ from fixformer.errors import InputError, SettingsConflict
 from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.init import init_weights
 from fixformer.models.layers.residual import Branch, Mlp
+from fixformer.models.zoo.common.checkpointing import run
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.ops import softmax_attention
 
@@ -37,12 +38,12 @@ class VitSettings(TransformerSettings):
             raise SettingsConflict(f"tubelet={self.tubelet} does not divide num_frames={self.num_frames}.")
 
     def drop_path_rates(self, depth: int) -> list[float]:
-        """From nothing in the first block to `drop_path` in the last."""
+        """From 0 in the first block to `drop_path` in the last."""
         return [self.drop_path * i / max(depth - 1, 1) for i in range(depth)]
 
 
 class TubeletEmbed(nn.Module):
-    """Clips to tokens: each covers a square of pixels in a few consecutive frames."""
+    """Clips to tokens, each of which covers a square of pixels in a few consecutive frames."""
 
     def __init__(self, dim: int, size: int, frames: int) -> None:
         super().__init__()
@@ -55,12 +56,12 @@ class TubeletEmbed(nn.Module):
     def forward(self, video_BCTHW: Tensor) -> Tensor:
         T, frames = video_BCTHW.shape[2], self.proj.kernel_size[0]
         if T % frames:
-            raise InputError(f"{T} frames cannot be cut into tubelets of {frames}; pass a multiple of {frames} frames.")
+            raise InputError(f"{T} frames: expected a multiple of {frames}, the frames of a tubelet.")
         return self.proj(video_BCTHW).movedim(1, -1)
 
 
 class SoftmaxTokens(nn.Module):
-    """All tokens, the class token among them, attend to all."""
+    """All tokens, including the class token, attend to all."""
 
     def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
         return softmax_attention(q_BhNE, k_BhNE, v_BhNE).transpose(1, 2).flatten(2)
@@ -113,10 +114,12 @@ def plain_blocks(settings: VitSettings, depth: int, approximate: str = "none") -
 
 
 class ClassTokenModel(PooledClassifier):
-    """Patches with positions and a class token. Any T and size: tables are interpolated to the grid of the clip.
+    """Patches with positions and a class token. Runs at any T and size: position tables are interpolated to the grid.
 
-    Subclasses may replace `position_embed` and `time_embed`, add their blocks, and call `finish`.
+    Subclasses may replace `position_embed` and `time_embed`, add `blocks`, and call `finish`.
     """
+
+    blocks: nn.ModuleList
 
     def __init__(self, settings: VitSettings) -> None:
         s = settings
@@ -133,14 +136,14 @@ class ClassTokenModel(PooledClassifier):
         self.norm = nn.LayerNorm(s.embed_dim, eps=1e-6)
 
     def finish(self, num_features: int) -> None:
-        """Initial weights and the classifier, after all else has been built."""
+        """Initialise the weights and add the classifier; called after everything else is built."""
         self.apply(init_weights)
         for parameter in (self.patch_embed.proj.weight, self.cls_token, self.cls_position):
             nn.init.trunc_normal_(parameter, std=0.02)
         self.add_head(num_features, std=0.02)
 
     def token_grid(self) -> Grid:
-        """The tokens of the clip the model is sized for."""
+        """The grid of patches of the clip size the model is made for."""
         side = self.patch_embed.grid(self.image_size)
         return self.num_frames // self.tubelet, side, side
 
@@ -156,11 +159,18 @@ class ClassTokenModel(PooledClassifier):
         B, T, H, W, _ = x_BTHWD.shape
         return torch.cat([self.class_tokens(B), x_BTHWD.flatten(1, 3)], dim=1), (T, H, W)
 
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """All tokens after the last norm, `[B, N, D]`, the class token first."""
+        x_BND, grid = self.tokens(self.embed(video_BCTHW))
+        for block in self.blocks:
+            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
+        return self.norm(x_BND)
+
     def pool(self, features: Tensor) -> Tensor:
         return features[:, :1]
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
+        """Interpolate the position tables once; otherwise they are interpolated for every clip of another size."""
         super().set_input_size(num_frames, image_size)
         for embed in (self.position_embed, self.time_embed):
             if not isinstance(embed, nn.Identity):
@@ -169,14 +179,14 @@ class ClassTokenModel(PooledClassifier):
     def check_input_size(self, num_frames: int, image_size: int) -> None:
         super().check_input_size(num_frames, image_size)
         if num_frames % self.tubelet:
-            raise InputError(f"num_frames={num_frames} is no multiple of tubelet={self.tubelet}.")
+            raise InputError(f"num_frames={num_frames}: expected a multiple of tubelet={self.tubelet}.")
 
     def no_weight_decay(self) -> set[str]:
         tables = ("cls_", "temporal_cls_", "position_embed.", "time_embed.", "temporal_position.")
         return {name for name, _ in self.named_parameters() if name.startswith(tables)}
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """An image ViT as this model at the start of training: attention keeps its weights, a patch sees one frame."""
+        """Attention keeps the weights of the image ViT; a tubelet looks at its middle frame only."""
         own = self.state_dict()
         adapted = {name if name in own else name.replace(".space.", ".attention."): x for name, x in named.items()}
         kernel = adapted.get("patch_embed.proj.weight")
@@ -186,7 +196,7 @@ class ClassTokenModel(PooledClassifier):
 
 
 def central_frame(kernel_DCHW: Tensor, frames: int) -> Tensor:
-    """A filter of images as one of clips that looks at the middle frame only."""
+    """Inflate an image filter to clips: it looks at the middle frame only."""
     inflated = kernel_DCHW.new_zeros(*kernel_DCHW.shape[:2], frames, *kernel_DCHW.shape[2:])
     inflated[:, :, frames // 2] = kernel_DCHW
     return inflated
