@@ -113,7 +113,7 @@ def test_msnet_takes_a_tsm_file_and_keeps_its_own_motion_module() -> None:
 
 def test_a_file_of_another_system_is_refused_with_its_name(golden) -> None:
     model = TSM(ModelSettings(num_classes=5, **SIZES), depths=DEPTHS, width=8)
-    with pytest.raises(WeightsError, match=r"X3D \(pytorchvideo\) do not fit: stages\.0\.0\.a\.conv\.weight"):
+    with pytest.raises(WeightsError, match=r"X3D \(pytorchvideo\).*stages\.0\.0\.a\.conv\.weight"):
         load_weights(model, golden("model_x3d").weights, quiet=True)
 
 
@@ -129,5 +129,5 @@ def test_a_file_with_more_blocks_is_refused() -> None:
     backbone, head = FILES["TSM"]
     deep = TSM(ModelSettings(num_classes=5, **SIZES), depths=DEPTHS, width=8)
     file = random_file([*backbone, *head], deep, from_tsm)
-    with pytest.raises(WeightsError, match=r"the model has no stages\.1\.1; build the model as deep"):
+    with pytest.raises(WeightsError, match=r"no stages\.1\.1\b"):
         load_weights(TSM(ModelSettings(num_classes=5, **SIZES), depths=(1, 1), width=8), file, quiet=True)

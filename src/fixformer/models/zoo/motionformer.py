@@ -38,8 +38,8 @@ class MotionformerSettings(VitSettings):
     divided).
 
     `values` is what stage 2 averages: the trajectories themselves, as in the published models (by a mistake in their
-    code), or a projection of them, as in their paper. `landmarks` is the number for Orthoformer, the maximum for LARA; 128
-    if None.
+    code), or a projection of them, as in their paper. `landmarks` is the number for Orthoformer and the maximum for
+    LARA; 128 if None.
     """
 
     tubelet: PositiveInt = 2

@@ -18,7 +18,7 @@ from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSe
 
 
 class DividedBlock(nn.Module):
-    """Time, space, MLP. The class token skips time; in space each frame has a copy of it, and their updates are averaged."""
+    """Time, space, MLP. The class token skips time; in space each frame updates a copy, and these are averaged."""
 
     def __init__(self, settings: VitSettings, drop_path: float) -> None:
         super().__init__()
