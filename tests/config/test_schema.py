@@ -21,6 +21,7 @@ DATA = DataConfig(path="somewhere")
         ("8", Rate, 8.0),
         ("1e-3", float, 1e-3),
         ("True", bool, True),
+        ("0", bool, False),
         ("none", PositiveInt | None, None),
         ("none", Literal["none", "time"], "none"),
         ("0.9,0.98", tuple[float, float], (0.9, 0.98)),
@@ -52,6 +53,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (ModelConfig(depth=None), ["depth=None", "int of at least 1"]),
         (TrainConfig(data=DATA, stages=(Stage(1, 0, 8),)), ["stages.frames=0"]),
         (TrainConfig(data=DATA, stages="x"), ["stages='x'", "a list"]),
+        (TrainConfig(data=DATA, stages=({"epochs": 3, "size": 8},)), ["stages=", "expected frames"]),
         (TrainConfig(data=DATA, model_settings=[]), ["model_settings=[]", "table"]),
     ],
 )

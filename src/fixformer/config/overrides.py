@@ -6,7 +6,7 @@ from typing import Any
 
 from fixformer.config.clip import ClipSpec
 from fixformer.config.data import DataConfig
-from fixformer.config.schema import coerce, parse, setting_types, words_to_settings
+from fixformer.config.schema import coerce, dump, load, parse, setting_types, words_to_settings
 from fixformer.config.train import TrainConfig
 from fixformer.errors import UnknownName, UserError
 
@@ -44,8 +44,7 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any], types_of: 
         given["epochs"] = sum(stage.epochs for stage in given["stages"])
     for path, value in given.items():
         config = _with(config, path, value)
-    config.validate()
-    return config
+    return load(TrainConfig, dump(config))  # exactly what a resumed run will read
 
 
 def resolve(name: str, of_model: Iterable[str], types: Types) -> str:

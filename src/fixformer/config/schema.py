@@ -12,7 +12,7 @@ before anything heavy is imported.
 
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from math import inf
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -79,6 +79,9 @@ def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
     for name in values:
         if name not in hints:
             raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
+    for item in fields(kind):  # type: ignore[arg-type]
+        if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise InputError(f"{where or kind.__name__}={values!r}: expected {item.name}, too.")
     config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
     if isinstance(config, Settings):
         config.validate(where)
@@ -108,6 +111,8 @@ def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
 
 
 def _convert(value: Any, kind: Any, name: str, expected: str) -> Any:
+    if kind is Any:
+        return value
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise UnknownName(name, value, get_args(kind))
@@ -139,7 +144,7 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
         return float(value)
     if kind is int and is_number and isinstance(value, Integral):
         return int(value)
-    if kind is bool and value in (0, 1):
+    if kind is bool and value in (0, 1):  # as 1 and 0 in settings stored by earlier versions
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
         raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
@@ -159,7 +164,7 @@ def parse(text: str, hint: Any) -> Any:
     if is_dataclass(kind):
         return kind.parse(text)  # type: ignore[union-attr]
     if kind is bool:
-        return {"true": True, "false": False}.get(text.lower(), text)
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
     try:
         return kind(text) if kind in (int, float) else text
     except ValueError:

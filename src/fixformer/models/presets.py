@@ -14,12 +14,13 @@ VIT = ModelConfig(
 
 @register(ModelConfig(embed_dim=128, depth=4, num_heads=2, head_hidden_dim=192))
 def fixformer_tiny(config: ModelConfig) -> VideoTransformer:
-    """For laptops and small sets."""
+    """For laptops and small data sets: 4 blocks of width 128."""
     return VideoTransformer(config)
 
 
 @register(ModelConfig(embed_dim=256, depth=8, num_heads=4, head_hidden_dim=384))
 def fixformer_small(config: ModelConfig) -> VideoTransformer:
+    """Between tiny and base: 8 blocks of width 256."""
     return VideoTransformer(config)
 
 
@@ -31,6 +32,7 @@ def fixformer_base(config: ModelConfig) -> VideoTransformer:
 
 @register(ModelConfig(embed_dim=768, depth=24, num_heads=12, head_hidden_dim=1024))
 def fixformer_large(config: ModelConfig) -> VideoTransformer:
+    """Larger than the paper's models: 24 blocks of width 768."""
     return VideoTransformer(config)
 
 
