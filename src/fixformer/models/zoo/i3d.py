@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
@@ -135,10 +135,10 @@ class I3D(PooledClassifier):
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """The last feature map, `[B, C, T/8, H/32, W/32]`."""
-        x_BCTHW = run(self.stem, video_BCTHW, checkpointing=self.checkpointing)
+        x_BCTHW = run_block(self.stem, video_BCTHW, checkpointing=self.checkpointing)
         for group in self.groups:
             for block in group.children():
-                x_BCTHW = run(block, x_BCTHW, checkpointing=self.checkpointing)
+                x_BCTHW = run_block(block, x_BCTHW, checkpointing=self.checkpointing)
         return x_BCTHW
 
     def pool(self, features: Tensor) -> Tensor:

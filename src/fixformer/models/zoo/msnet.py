@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import initialise_convolutions
 from fixformer.models.zoo.tsm import EXPANSION, TSM
@@ -58,7 +58,7 @@ class MSNet(TSM):
 
     def forward_stage(self, stage: int, x_NCHW: Tensor, num_frames: int) -> Tensor:
         x_NCHW = super().forward_stage(stage, x_NCHW, num_frames)
-        return run(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
+        return run_block(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
 
 
 @register(ModelSettings())

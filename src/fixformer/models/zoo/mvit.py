@@ -15,7 +15,7 @@ from fixformer.config.schema import PositiveInt, Rate
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.noise import DropPath
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 
@@ -129,7 +129,7 @@ class MViT(PooledClassifier):
         token_B1C = (self.cls_token + self.cls_position).expand(B, -1, -1)
         x_BNC = torch.cat([token_B1C, patches_BTHWC.flatten(1, 3)], dim=1)
         for block in self.blocks:
-            x_BNC, grid = run(block, x_BNC, grid, checkpointing=self.checkpointing)
+            x_BNC, grid = run_block(block, x_BNC, grid, checkpointing=self.checkpointing)
         return self.norm(x_BNC)
 
     def pool(self, features: Tensor) -> Tensor:

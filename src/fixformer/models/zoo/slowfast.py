@@ -14,9 +14,9 @@ from fixformer.config.model import ModelSettings
 from fixformer.config.schema import Expect, PositiveInt
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last_norms
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
-from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, global_average, initialise_convolutions
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
 EXPANSION = 4
 LATERAL_RATIO = 2  # channels of a lateral connection, as a multiple of the fast path's
@@ -65,7 +65,7 @@ class Pathway(nn.Module):
 
     def forward_stage(self, stage: int, x_BCTHW: Tensor, *, checkpointing: bool) -> Tensor:
         for block in self.stages[stage].children():
-            x_BCTHW = run(block, x_BCTHW, checkpointing=checkpointing)
+            x_BCTHW = run_block(block, x_BCTHW, checkpointing=checkpointing)
         return x_BCTHW
 
 
@@ -128,7 +128,7 @@ class SlowFast(PooledClassifier):
             slow = torch.cat([slow, lateral(fast)], dim=1)
             slow = self.slow.forward_stage(stage, slow, checkpointing=self.checkpointing)
             fast = self.fast.forward_stage(stage, fast, checkpointing=self.checkpointing)
-        return torch.cat([global_average(slow), global_average(fast)], dim=1)
+        return torch.cat([slow.mean(dim=(2, 3, 4)), fast.mean(dim=(2, 3, 4))], dim=1)
 
     def pool(self, features: Tensor) -> Tensor:
         return features[:, None]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 from fixformer.ops.temporal_shift import temporal_shift
@@ -62,7 +62,7 @@ class TSM(PooledClassifier):
 
     def forward_stage(self, stage: int, x_NCHW: Tensor, num_frames: int) -> Tensor:
         for block in self.stages[stage].children():
-            x_NCHW = run(block, x_NCHW, num_frames, checkpointing=self.checkpointing)
+            x_NCHW = run_block(block, x_NCHW, num_frames, checkpointing=self.checkpointing)
         return x_NCHW
 
     def pool(self, features: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fixformer.config.schema import PositiveInt, Rate
 from fixformer.models.layers.embedding import TimeEmbed, interpolate_space, interpolate_time
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.class_token import ClassTokenModel, VitSettings, plain_blocks
 
 
@@ -58,7 +58,7 @@ def interpolate_volume(volume_THWD: Tensor, frames: int, height: int, width: int
     return interpolate_space(table_HWC, height, width).unflatten(2, (frames, D)).permute(2, 0, 1, 3)
 
 
-class VivitStart(ClassTokenModel):
+class VivitBase(ClassTokenModel):
     """The initial weights of the JAX code, which both models share; the classifier starts at zero."""
 
     def finish(self, num_features: int) -> None:
@@ -78,7 +78,7 @@ class VivitStart(ClassTokenModel):
         nn.init.zeros_(self.head.fc.weight)
 
 
-class ViViT(VivitStart):
+class ViViT(VivitBase):
     """Model 1: every token attends to every other of the clip."""
 
     def __init__(self, settings: VivitSettings) -> None:
@@ -98,7 +98,7 @@ class ViViT(VivitStart):
         return adapted
 
 
-class FactorisedViViT(VivitStart):
+class FactorisedViViT(VivitBase):
     """Model 2: a ViT on the patches of each tubelet frame, then a small one on their class tokens."""
 
     time_embed: TimeEmbed
@@ -122,14 +122,14 @@ class FactorisedViViT(VivitStart):
         token_B1D = (self.temporal_cls_token + self.temporal_cls_position).expand(B, -1, -1)
         x_BND = torch.cat([token_B1D, x_BTD + self.time_embed.vectors(T)], dim=1)
         for block in self.temporal_blocks:
-            x_BND = run(block, x_BND, (T, 1, 1), checkpointing=self.checkpointing)
+            x_BND = run_block(block, x_BND, (T, 1, 1), checkpointing=self.checkpointing)
         return self.temporal_norm(x_BND)
 
     def encode_frames(self, x_BTHWD: Tensor) -> Tensor:
         """The class token of each frame after its own ViT: `[B, T, D]`."""
         x_GND, grid = self.tokens(x_BTHWD.flatten(0, 1).unsqueeze(1))
         for block in self.blocks:
-            x_GND = run(block, x_GND, grid, checkpointing=self.checkpointing)
+            x_GND = run_block(block, x_GND, grid, checkpointing=self.checkpointing)
         return self.norm(x_GND[:, 0]).unflatten(0, x_BTHWD.shape[:2])
 
 

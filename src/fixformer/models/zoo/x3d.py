@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import Bottleneck, zero_last_norms
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct, no_norm
-from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, global_average, initialise_convolutions
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
 # As published: a gate of a sixteenth of the channels, in multiples of 8.
 SQUEEZE_RATIO = 1 / 16
@@ -74,11 +74,11 @@ class X3D(PooledClassifier):
         x_BCTHW = self.stem_time(self.stem_space(video_BCTHW))
         for stage in self.stages:
             for block in stage.children():
-                x_BCTHW = run(block, x_BCTHW, checkpointing=self.checkpointing)
+                x_BCTHW = run_block(block, x_BCTHW, checkpointing=self.checkpointing)
         return self.expand(x_BCTHW)
 
     def pool(self, features: Tensor) -> Tensor:
-        return self.project_act(self.project(global_average(features)))[:, None]
+        return self.project_act(self.project(features.mean(dim=(2, 3, 4))))[:, None]
 
 
 def _block(in_dim: int, out_dim: int, expansion: float, index: int) -> Bottleneck:

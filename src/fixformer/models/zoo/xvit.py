@@ -19,7 +19,7 @@ from fixformer.models.attention.module import Attention, build_fixation
 from fixformer.models.layers.embedding import TiledTimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
     SoftmaxTokens,
@@ -73,7 +73,7 @@ class XViT(ClassTokenModel):
         # A frame and its class token as one column of tokens.
         x_BTP1D = self.time_embed(torch.cat([token_BT1D, x_BTPD], dim=2).unsqueeze(3))
         for block in self.blocks:
-            x_BTP1D = run(block, x_BTP1D, checkpointing=self.checkpointing)
+            x_BTP1D = run_block(block, x_BTP1D, checkpointing=self.checkpointing)
         return self.norm(x_BTP1D).squeeze(3)
 
     def pool(self, features: Tensor) -> Tensor:

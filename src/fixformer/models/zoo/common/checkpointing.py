@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
-def run(block: nn.Module, *inputs: Any, checkpointing: bool) -> Any:
+def run_block(block: nn.Module, *inputs: Any, checkpointing: bool) -> Any:
     """`block(*inputs)`, recomputed in the backward pass if `checkpointing`."""
     if checkpointing and torch.is_grad_enabled():
         contexts = nullcontext(), _frozen_statistics(block)  # of the first and of the second forward pass

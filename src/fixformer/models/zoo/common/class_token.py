@@ -16,7 +16,7 @@ from fixformer.errors import InputError, SettingsConflict
 from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.init import init_weights
 from fixformer.models.layers.residual import Branch, Mlp
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.ops import softmax_attention
 
@@ -163,7 +163,7 @@ class ClassTokenModel(PooledClassifier):
         """All tokens after the last norm, `[B, N, D]`, the class token first."""
         x_BND, grid = self.tokens(self.embed(video_BCTHW))
         for block in self.blocks:
-            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
+            x_BND = run_block(block, x_BND, grid, checkpointing=self.checkpointing)
         return self.norm(x_BND)
 
     def pool(self, features: Tensor) -> Tensor:

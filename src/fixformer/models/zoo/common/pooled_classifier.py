@@ -55,10 +55,6 @@ class PooledClassifier(VideoModel):
         self.checkpointing = enable
 
 
-def global_average(map_BCTHW: Tensor) -> Tensor:
-    return map_BCTHW.mean(dim=(2, 3, 4))
-
-
 @torch.no_grad()
 def initialise_convolutions(model: nn.Module) -> None:
     """He's initialisation by fan-out, as in the published convolutional networks."""
