@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from fixformer.bench import attention_speed as bench
 from fixformer.bench.attention_speed_worker import Job, measure
 from fixformer.bench.process import measure_apart
-from fixformer.config.model import CHOICES
+from fixformer.config.model import AttentionKind
 from fixformer.errors import UnknownName, UserError
 from fixformer.runtime.files import write_json
 
@@ -30,7 +30,7 @@ def test_every_kind_runs(kind: str, backward: bool) -> None:
 
 
 def test_all_attentions_are_compared() -> None:
-    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(CHOICES["attention"])
+    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(get_args(AttentionKind))
     assert {"attention": "linear", "kernel": "elu1", **bench.PLAIN} in bench.KINDS.values()  # the Linear Transformer
 
 

@@ -52,7 +52,7 @@ def test_cost_with_settings_as_json() -> None:
     [
         (("cost", "fixformer_bse"), ["fixformer_bse", "fixformer_base"]),
         (("cost", "fixformer_base", "attention=sofmax"), ["sofmax", "softmax"]),
-        (("cost", "fixformer_base", "depth"), ["depth", "key=value"]),
+        (("cost", "fixformer_base", "depth"), ["depth", "name=value"]),
         (
             ("cost", "fixformer_base", "fixation=none", "fixation_merge=add"),
             ["fixation_merge='add'", "fixation='none'"],

@@ -133,7 +133,7 @@ def test_a_config_of_another_type(trained: TrainResult, tmp_path: Path, where: t
         inner = inner[name]
     inner[("whole", *where)[-1]] = value
     (copy / "config.json").write_text(json.dumps(inner["whole"] if not where else content))
-    with pytest.raises(UserError, match=r"damaged|clip must be a table"):
+    with pytest.raises(UserError, match=r"damaged|clip='x'"):
         evaluate(copy)
 
 

@@ -1,15 +1,15 @@
 """Parameters and multiply-accumulates of the compared systems at full size, against their reference implementations."""
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
+from fixformer.models.base import VideoModel
 from fixformer.models.cost import count_macs, count_params
 from fixformer.models.registry import create_model
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS
-from fixformer.models.zoo.slowfast import SlowFast
+from fixformer.models.zoo.slowfast import SlowFast, SlowFastSettings
 
 MOTIONFORMER = {"trajectory": {"values": "projected"}, "joint": {"attention": "joint"}}
 MOTIONFORMER["divided"] = {"attention": "divided"}
@@ -46,15 +46,19 @@ ROWS: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
     (
         {"system": "SlowFast hub r101 (23 temporal blocks in res4)"},
         HUB,
-        {"depths": RESNET_DEPTHS[101], "lateral_kernel": 5},
+        {"lateral_kernel": 5},
     ),
 ]
 
 
 def count(name: str, frames: int, size: int, classes: int, settings: dict[str, Any]) -> tuple[int, int]:
-    build = SlowFast if name == HUB else partial(create_model, name)
+    settings = {"num_frames": frames, "image_size": size, "num_classes": classes, **settings}
     with torch.device("meta"):
-        model = build(num_frames=frames, image_size=size, num_classes=classes, **settings).eval()
+        if name == HUB:
+            model: VideoModel = SlowFast(SlowFastSettings(**settings), depths=RESNET_DEPTHS[101])
+        else:
+            model = create_model(name, **settings)
+        model.eval()
     params = count_params(model)
     if name in ("oformer_base", "rala_base"):  # 12 equal blocks with a long loop in each: two are enough to count
         depth = len(model.blocks)

@@ -6,7 +6,7 @@ import pytest
 
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import get_recipe
-from fixformer.models.registry import list_settings
+from fixformer.models.registry import model_setting_types
 from fixformer.training.plan import Plan, make_plan
 
 
@@ -22,7 +22,7 @@ class Videos:
 
 def planned(**settings: Any) -> Plan:
     fixed = {"data.path": "x", "cache": "y", "warmup_epochs": 0, "patch_size": 8, "keep_short_side": 72}
-    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings}, list_settings)
+    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings}, model_setting_types)
     return make_plan(config, Videos())  # type: ignore[arg-type]
 
 

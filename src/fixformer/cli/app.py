@@ -66,7 +66,7 @@ def cost(
     from fixformer.models.cost import cost as cost_of
     from fixformer.models.registry import parse_settings
 
-    print_cost(cost_of(name, frames, size, **parse_settings(settings)), as_json=json)
+    print_cost(cost_of(name, frames, size, **parse_settings(name, settings)), as_json=json)
 
 
 @app.command
@@ -191,7 +191,7 @@ def train(
         dry_run: print the resolved config, steps, predicted memory and time, and stop.
         json: print JSON.
     """
-    from fixformer.config.overrides import words_to_settings
+    from fixformer.config.schema import words_to_settings
     from fixformer.training.run import plan
     from fixformer.training.run import train as run
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fixformer.config import ModelConfig
-from fixformer.config.schema import check_positive
+from fixformer.config import FilledModelConfig, ModelConfig
+from fixformer.config.schema import PositiveInt, coerce
 from fixformer.models.attention.axes import PATTERNS, Grid
 from fixformer.models.attention.kinds import PerformerAttend
 from fixformer.models.attention.module import Attention, build_attention
@@ -76,7 +76,7 @@ class VideoTransformer(VideoModel):
         return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
 
     def reset_classifier(self, num_classes: int) -> None:
-        check_positive(num_classes=num_classes)
+        coerce(num_classes, PositiveInt, "num_classes")
         old = self.head.fc
         self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
         init_weights(self.head.fc)
@@ -125,7 +125,7 @@ class VideoTransformer(VideoModel):
         self.config = replace(self.config, **sizes)
 
 
-STEMS: dict[str, Callable[[ModelConfig], PatchEmbed | ConvStem]] = {
+STEMS: dict[str, Callable[[FilledModelConfig], PatchEmbed | ConvStem]] = {
     "patch": lambda c: PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
     "conv": lambda c: ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
 }
@@ -133,7 +133,7 @@ STEMS: dict[str, Callable[[ModelConfig], PatchEmbed | ConvStem]] = {
 POOLS: dict[str, type[MeanPool | GridPool]] = {"mean": MeanPool, "grid": GridPool}
 
 
-def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
+def _block(config: FilledModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
     c = config
     mlp = ConvMlp if c.mlp_conv else Mlp
     axes = PATTERNS[c.pattern, c.attention_order]
@@ -151,7 +151,7 @@ def _count_pass(blocks: nn.Module) -> None:
             module.count_pass()
 
 
-def _head(config: ModelConfig, width: int) -> MlpHead | LinearHead:
+def _head(config: FilledModelConfig, width: int) -> MlpHead | LinearHead:
     c = config
     if c.head_hidden_dim:
         return MlpHead(width, c.head_hidden_dim, c.num_classes, c.dropout)

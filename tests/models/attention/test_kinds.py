@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fixformer import create_model
 from fixformer.config import ModelConfig
-from fixformer.config.model import CHOICES
+from fixformer.config.model import AttentionKind
 from fixformer.errors import SettingsConflict
 from fixformer.models.attention.kinds import ATTENDS, OrthoformerAttend, PerformerAttend, resize_slots
 from fixformer.models.base import VideoModel
@@ -32,7 +32,7 @@ FEW = {
     "lara": {"landmarks": 4},
     "nystrom": {"landmarks": 3},
 }
-KINDS = list(CHOICES["attention"])
+KINDS = list(get_args(AttentionKind))
 PLAIN = {"fixation": "none", "association": "none"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
+from fixformer.config import FilledModelConfig
 from fixformer.errors import InputError
 from fixformer.models.attention.fixation import Triple
 from fixformer.ops.shift import (
@@ -43,7 +43,7 @@ class Associate(nn.Module):
         return shift(x_BTHWC, self.groups).view_as(x_BTHWhE)
 
 
-def paper_groups(config: ModelConfig, axis: str) -> list[Group]:
+def paper_groups(config: FilledModelConfig, axis: str) -> list[Group]:
     """Temporal, then spatial shift, in every attention alike; `axis` is the attention's and does not matter."""
     c, channels = config, config.embed_dim
     space = {"cross": cross_groups, "square": square_groups}[c.shift_shape]
@@ -52,7 +52,7 @@ def paper_groups(config: ModelConfig, axis: str) -> list[Group]:
     return compose(in_time, in_space)
 
 
-def released_groups(config: ModelConfig, axis: str) -> list[Group]:
+def released_groups(config: FilledModelConfig, axis: str) -> list[Group]:
     """The released code's crossing: attention in time gets the spatial shift, attention in space the temporal one."""
     c, channels = config, config.embed_dim
     if axis == "time" and c.association != "time":
@@ -63,7 +63,7 @@ def released_groups(config: ModelConfig, axis: str) -> list[Group]:
     return []
 
 
-READINGS: dict[str, Callable[[ModelConfig, str], list[Group]]] = {
+READINGS: dict[str, Callable[[FilledModelConfig, str], list[Group]]] = {
     "paper": paper_groups,
     "released": released_groups,
 }

@@ -16,7 +16,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
+from fixformer.config import FilledModelConfig
 from fixformer.models.attention.axes import Grid
 from fixformer.models.layers.noise import clip_noise
 from fixformer.ops import linear_attention, softmax_attention
@@ -235,23 +235,23 @@ class LaraAttend(Attend):
         return lara_attention(q_GhNE, k_GhNE, v_GhNE, *self.proposals(q_GhNE, k_GhNE, grid))
 
 
-def _association(config: ModelConfig) -> Association:
+def _association(config: FilledModelConfig) -> Association:
     return "keys_values" if config.reading == "released" else "auto"
 
 
-def _linformer(config: ModelConfig, grid: Grid) -> LinformerAttend:
+def _linformer(config: FilledModelConfig, grid: Grid) -> LinformerAttend:
     """Keys and values share a projection along time: with one each, the paper's 53.5 M parameters would be 53.6."""
     return LinformerAttend(grid, config.slots, shared=len(grid) == 1)
 
 
-def _performer(config: ModelConfig, grid: Grid) -> PerformerAttend:
+def _performer(config: FilledModelConfig, grid: Grid) -> PerformerAttend:
     return PerformerAttend(
         config.embed_dim // config.num_heads, config.random_features, config.redraw_every, _association(config)
     )
 
 
 # From a filled config and the grid of tokens that attend to each other.
-ATTENDS: dict[str, Callable[[ModelConfig, Grid], Attend]] = {
+ATTENDS: dict[str, Callable[[FilledModelConfig, Grid], Attend]] = {
     "linear": lambda config, grid: LinearAttend(_association(config)),
     "softmax": lambda config, grid: SoftmaxAttend(),
     "performer": _performer,

@@ -6,7 +6,7 @@ Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
+from fixformer.config import FilledModelConfig
 from fixformer.models.attention import fixation
 from fixformer.models.attention.association import READINGS, Associate
 from fixformer.models.attention.axes import AXES, Grid
@@ -53,7 +53,7 @@ class Attention(nn.Module):
         return self.proj(self.axis.tokens(y_GhNE, x_BTHWD.shape[:-1]))
 
 
-def build_attention(config: ModelConfig, axis: str, size_THW: Grid) -> Attention:
+def build_attention(config: FilledModelConfig, axis: str, size_THW: Grid) -> Attention:
     """The attention a (filled) config describes, for clips of `size_THW` tokens."""
     c = config
     associate = {} if c.association == "none" else {"associate": _associate(c, axis)}
@@ -67,11 +67,11 @@ def build_attention(config: ModelConfig, axis: str, size_THW: Grid) -> Attention
     return Attention(c.embed_dim, c.num_heads, axis, orders[c.order], attend)
 
 
-def _associate(config: ModelConfig, axis: str) -> nn.Module:
+def _associate(config: FilledModelConfig, axis: str) -> nn.Module:
     return Associate(READINGS[config.reading](config, axis), config.shift_segment)
 
 
-def _kernel(config: ModelConfig) -> dict[str, nn.Module]:
+def _kernel(config: FilledModelConfig) -> dict[str, nn.Module]:
     if config.kernel:
         return {"kernel": ApplyKernel(KERNELS[config.kernel])}
     # cosFormer attends with relu(q) and relu(k); a gate in front of it must see them too.
@@ -80,7 +80,7 @@ def _kernel(config: ModelConfig) -> dict[str, nn.Module]:
     return {}
 
 
-def build_fixation(config: ModelConfig) -> nn.Module:
+def build_fixation(config: FilledModelConfig) -> nn.Module:
     """The gate a (filled) config describes."""
     width = config.embed_dim // config.num_heads
     if config.fixation == "separate":
