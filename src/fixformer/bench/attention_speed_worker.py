@@ -71,12 +71,9 @@ def _prepare(job: Job, side: int) -> tuple[Attention, tuple[Tensor, ...]]:
 def _run(attention: Attention, inputs: tuple[Tensor, ...], backward: bool) -> None:
     """All of an attention between its two projections, which are the same for every kind."""
     with torch.set_grad_enabled(backward):
-        q, k, v = inputs
-        for step in attention.steps.values():
-            q, k, v = step(q, k, v)
-        y_GhNE = attention.attend(*map(attention.axis.sequences, (q, k, v)), attention.axis.grid(q.shape[1:4]))
+        y_BTHWD = attention.between_projections(*inputs)
     if backward:
-        y_GhNE.backward(torch.ones_like(y_GhNE))
+        y_BTHWD.backward(torch.ones_like(y_BTHWD))
         for x in (*inputs, *attention.parameters()):
             x.grad = None
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.errors import SettingsConflict, UnknownName
-from fixformer.models.attention.kinds import LaraAttend, first_landmarks
+from fixformer.models.attention.kinds import LaraAttention, first_landmarks
 from fixformer.models.layers.residual import Mlp
 from fixformer.models.zoo.common.checkpointing import run
 from fixformer.models.zoo.common.class_token import (
@@ -79,7 +79,7 @@ class OrthoformerTrajectories(nn.Module):
         return orthoformer_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], start_Bh, self.landmarks)
 
 
-class LaraTrajectories(LaraAttend):
+class LaraTrajectories(LaraAttention):
     """Landmarks over frames, rows and columns. The authors published no video code; this follows their image code."""
 
     def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:  # type: ignore[override]
