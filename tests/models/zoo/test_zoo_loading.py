@@ -128,5 +128,5 @@ def test_a_file_with_more_blocks_is_refused() -> None:
     backbone, head = FILES["TSM"]
     deep = TSM(num_classes=5, depths=DEPTHS, width=8, **SIZES)
     file = random_file([*backbone, *head], deep, from_tsm)
-    with pytest.raises(WeightsError, match=r"the model has no stages\.1\.1; build the model as deep"):
+    with pytest.raises(WeightsError, match=r"the model has no stages\.1\.1.*depth"):
         load_weights(TSM(num_classes=5, depths=(1, 1), width=8, **SIZES), file, quiet=True)
