@@ -1,8 +1,12 @@
 """Costs: the exact counts of the released code, the paper's columns, and the split into parts."""
 
 import pytest
+import torch
 
-from fixformer.models.cost import cost
+from fixformer import create_model
+from fixformer.errors import InputError
+from fixformer.models.attention.kinds import LinearAttention
+from fixformer.models.cost import as_published, cost, saved_bytes
 
 PLAIN = {"fixation": "none", "association": "none"}
 
@@ -74,3 +78,16 @@ def test_cost_grows_linearly_with_frames() -> None:
     one, two = (cost("fixformer_base", frames, 224) for frames in (16, 32))
     head = next(part.macs for part in one.parts if part.name == "head")
     assert two.macs - head == 2 * (one.macs - head)
+
+
+def test_a_failed_count_leaves_the_model_as_it_was() -> None:
+    model = create_model("fixformer_tiny", depth=1)
+    linear = next(module for module in model.modules() if isinstance(module, LinearAttention))
+    with as_published(model):
+        assert linear.product_order == "keys_values"
+    with pytest.raises(InputError), as_published(model):
+        model(torch.zeros(1, 1, 4, 32, 32))
+    assert linear.product_order == "auto"
+    with pytest.raises(InputError):
+        saved_bytes(model, frames=0, size=32)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

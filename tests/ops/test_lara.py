@@ -17,7 +17,7 @@ from op_checks import (
 )
 from torch import Tensor
 
-from fixformer.models.attention.kinds import LaraAttend
+from fixformer.models.attention.kinds import LaraAttention
 from fixformer.ops.lara import (
     LandmarkWeights,
     Samples,
@@ -103,7 +103,7 @@ def test_golden_sequence(golden_dir: Path, dtype: torch.dtype):
 )
 def test_the_module_is_the_released_one_on_lines_and_planes(golden_dir: Path, x, grid, linear, out):
     golden = load_golden(golden_dir, "op_lara")
-    attend = LaraAttend(width=8, landmarks=4).double().eval()
+    attend = LaraAttention(width=8, landmarks=4).double().eval()
     for landmarks, prefix in ((attend.query_landmarks, "q_bar_gen"), (attend.key_landmarks, "k_bar_gen")):
         parameters = (landmarks.fc.weight, landmarks.fc.bias, landmarks.norm.weight, landmarks.norm.bias)
         for parameter, weight in zip(parameters, landmark_weights(golden, prefix, linear), strict=True):

@@ -58,9 +58,9 @@ def cost(
         json: print JSON.
     """
     if table:
-        from fixformer.bench.paper_tables import cost_table
+        from fixformer.cli.print_bench import print_paper_tables
 
-        cost_table(table, out, as_json=json)
+        print_paper_tables(table, out, as_json=json)
         return
     from fixformer.cli.printing import print_cost
     from fixformer.models.cost import cost as cost_of

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fixformer import create_model
 from fixformer.models.video_transformer import VideoTransformer
-from fixformer.models.weights.loading import from_released
+from fixformer.models.weights import from_released
 
 SIZES = {
     "num_classes": 11,

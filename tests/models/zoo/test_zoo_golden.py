@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from fixformer.config.model import ModelSettings
-from fixformer.models.weights.pytorchvideo_mvit import from_pytorchvideo_mvit
-from fixformer.models.weights.pytorchvideo_slowfast import from_pytorchvideo_slowfast
-from fixformer.models.weights.pytorchvideo_x3d import from_pytorchvideo_x3d
+from fixformer.models.weights.pytorchvideo import (
+    from_pytorchvideo_mvit,
+    from_pytorchvideo_slowfast,
+    from_pytorchvideo_x3d,
+)
 from fixformer.models.weights.renaming import rename
 from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 from fixformer.models.zoo.i3d import I3D, Inception, InflatedStem, SameMaxPool, Widths

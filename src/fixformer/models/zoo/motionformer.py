@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fixformer.config.schema import PositiveInt, Rate
 from fixformer.errors import SettingsConflict
-from fixformer.models.attention.kinds import LaraAttend, first_landmarks
+from fixformer.models.attention.kinds import LaraAttention, first_landmarks
 from fixformer.models.layers.residual import Mlp
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.class_token import (
@@ -76,7 +76,7 @@ class OrthoformerTrajectories(nn.Module):
         return orthoformer_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], start_Bh, self.landmarks)
 
 
-class LaraTrajectories(LaraAttend):
+class LaraTrajectories(LaraAttention):
     """Landmarks over frames, rows and columns. The authors published only image code, which this follows."""
 
     def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:  # type: ignore[override]

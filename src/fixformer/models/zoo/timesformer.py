@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.kinds import SoftmaxAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
@@ -23,9 +23,9 @@ class DividedBlock(nn.Module):
     def __init__(self, settings: VitSettings, drop_path: float) -> None:
         super().__init__()
         s, dim = settings, settings.embed_dim
-        self.time = Branch(dim, Attention(dim, s.num_heads, "time", {}, SoftmaxAttend()), drop_path)
+        self.time = Branch(dim, Attention(dim, s.num_heads, "time", SoftmaxAttention()), drop_path)
         self.time_fc = nn.Linear(dim, dim)
-        self.space = Branch(dim, Attention(dim, s.num_heads, "space", {}, SoftmaxAttend()), drop_path)
+        self.space = Branch(dim, Attention(dim, s.num_heads, "space", SoftmaxAttention()), drop_path)
         self.mlp = Branch(dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
 
     def forward(self, x_BND: Tensor, grid: Grid) -> Tensor:

@@ -14,7 +14,7 @@ from fixformer.config import ModelConfig
 from fixformer.config.model import FixationKind
 from fixformer.config.schema import PositiveInt, Rate, at_least
 from fixformer.models.attention.association import Associate
-from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.kinds import SoftmaxAttention
 from fixformer.models.attention.module import Attention, build_fixation
 from fixformer.models.layers.embedding import TiledTimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
@@ -86,13 +86,10 @@ class XViT(ClassTokenModel):
 
 def _block(settings: XvitSettings, drop_path: float) -> nn.Sequential:
     s, dim = settings, settings.embed_dim
-    steps: dict[str, nn.Module] = {"associate": Associate(released_time_groups(dim, s.shift_divisor), s.shift_segment)}
-    if s.fixation != "none":
-        steps["fixate"] = build_fixation(
-            ModelConfig(embed_dim=dim, num_heads=s.num_heads, fixation=s.fixation).filled()
-        )
+    associate = Associate(released_time_groups(dim, s.shift_divisor), s.shift_segment)
+    fixate = build_fixation(ModelConfig(embed_dim=dim, num_heads=s.num_heads, fixation=s.fixation).filled())
     block = nn.Sequential()
-    attention = Attention(dim, s.num_heads, "space", steps, SoftmaxAttend())
+    attention = Attention(dim, s.num_heads, "space", SoftmaxAttention(), associate, fixate=fixate)
     for name, body in (("space", attention), ("mlp", Mlp(dim, round(dim * s.mlp_ratio)))):
         block.add_module(name, Branch(dim, body, drop_path))
     return block
