@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -284,6 +285,12 @@ def test_a_worker_holds_no_more_than_a_block(index: Index, monkeypatch: pytest.M
         assert visit in arrived
         assert len(arrived) - consumed < 5
     assert len(arrived) == 26
+
+
+def test_a_stream_of_many_videos_is_small() -> None:
+    """In arrays: what workers touch of Python objects, they copy."""
+    samples = [Sample(f"set/train-{i // 100:06d}.tar::{512 * i}+512", 0, "train", str(i)) for i in range(10_000)]
+    assert len(pickle.dumps(ShardStream(samples, "set"))) < 25 * len(samples)
 
 
 def test_persistent_workers_see_the_next_epoch(index: Index) -> None:

@@ -17,7 +17,7 @@ from fixformer.data.clips.autoaugment import auto_augment, rand_augment
 from fixformer.data.clips.pixels import Box
 
 NO_BOX = (0, 0, 0, 0)
-# Random erasing (Zhong et al. 2017) as timm and the released code use it: share of the area, smallest aspect.
+# Random erasing (Zhong et al. 2017) with the defaults of timm: share of the area, smallest aspect.
 ERASE_AREA = (0.02, 1 / 3)
 ERASE_ASPECT = 0.3
 # Random resized crop as torchvision does it: aspects from 3/4 to 4/3, ten attempts to fit a shape into the picture.

@@ -63,7 +63,7 @@ class TestItem:
 
 @dataclass
 class TrainBatch:
-    """Clips as bytes; `inputs` is what the model takes. `index_B` are places in the data set's table."""
+    """Clips as bytes; `inputs` is what the model takes. `index_B` are numbers of samples."""
 
     video_BCTHW: Tensor
     boxes_B4: Tensor
