@@ -47,7 +47,10 @@ class ShardSet:
 def is_shard_set(root: Path) -> bool:
     """Whether a directory has an index of shards in this format."""
     path = root / INDEX
-    return path.is_file() and FORMAT in path.read_text(encoding="utf-8")[:200]
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return FORMAT in file.read(200)  # the format is the first entry, and the file may be large
 
 
 def read_index(root: str | Path) -> ShardSet:
