@@ -16,9 +16,7 @@ from fixformer.config.recipes import RECIPES, get_recipe
 from fixformer.config.schema import dump, load
 from fixformer.data.listing import Index
 from fixformer.data.listing.index import order_digest
-from fixformer.data.loading import index_of, reader_for
-from fixformer.data.loading.datasets import Reader
-from fixformer.data.loading.shard_loader import shards_of
+from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
@@ -135,8 +133,7 @@ def checked_index(config: TrainConfig) -> Index:
     # shards that are read through a pipe need not lie beside their index
     index = index_of(config.data, require_files=config.data.location is None)
     index.require_trainable()
-    if config.data.location is not None:
-        shards_of(index.split("train"), config.data)
+    check_location(config.data)
     videos = len(index.split("train"))
     for batch_size in config.batch_sizes:
         if batch_size > videos:
@@ -260,14 +257,14 @@ def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found + ["the list of training videos"] * (stored["data"] != new["data"])
 
 
-def _readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, Reader]:
+def _readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, VideoReader]:
     """By split; the main process fills the cache, the others find it filled."""
     splits = ("train", index.eval_split)
 
-    def read(report: Report | None = None) -> dict[str, Reader]:
+    def read(report: Report | None = None) -> dict[str, VideoReader]:
         return {split: reader_for(index.split(split), config.clip, config.data, report) for split in splits}
 
-    own: dict[str, Reader] = {}
+    own: dict[str, VideoReader] = {}
 
     def fill() -> None:
         with progress("decoding once") as report:
@@ -288,7 +285,7 @@ def _heeding(stop: StopRequest, report: Report) -> Report:
     return tell
 
 
-def _conclude(trainer: Trainer, readers: dict[str, Reader]) -> TrainResult:
+def _conclude(trainer: Trainer, readers: dict[str, VideoReader]) -> TrainResult:
     """The final score with the recipe's own views, and what is left on disk about it."""
     config, world = trainer.config, trainer.world
     split = trainer.index.eval_split

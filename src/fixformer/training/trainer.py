@@ -16,10 +16,9 @@ from fixformer.config import ClipSpec, Stage, TrainConfig
 from fixformer.config.schema import dump
 from fixformer.data.clips.mixing import mix_batch, soft_targets
 from fixformer.data.listing import Index
-from fixformer.data.loading import train_loader
-from fixformer.data.loading.datasets import Reader, TrainBatch
+from fixformer.data.loading import VideoReader, train_loader
+from fixformer.data.loading.datasets import TrainBatch
 from fixformer.data.loading.loaders import TrainLoader
-from fixformer.data.loading.shard_loader import ShardTrainLoader
 from fixformer.errors import NotFinite, Stopped
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import score_split
@@ -60,7 +59,7 @@ class Trainer:
         config: TrainConfig,
         index: Index,
         learner: Learner,
-        readers: dict[str, Reader],
+        readers: dict[str, VideoReader],
         *,
         world: World,
         display: Display,
@@ -73,7 +72,7 @@ class Trainer:
         self.meter = Meter()
         self._saved_at = time.monotonic()
         self._log: RunLog | None = None
-        self._loader: tuple[Stage, TrainLoader | ShardTrainLoader] | None = None
+        self._loader: tuple[Stage, TrainLoader] | None = None
 
     def go_on(self, state: dict[str, Any]) -> None:
         """From where a checkpoint of this run stands; its tensors are the learner's."""
@@ -114,14 +113,14 @@ class Trainer:
         stage, _ = self._stage(min(self.at.epoch, self.config.epochs - 1))
         return self.config.clip.at(frames=stage.frames, size=stage.size)
 
-    def loader(self) -> TrainLoader | ShardTrainLoader:
+    def loader(self) -> TrainLoader:
         """Of the stage at hand; workers are kept as long as it lasts."""
         stage, batch_size = self._stage(min(self.at.epoch, self.config.epochs - 1))
         if self._loader is None or self._loader[0] != stage:
             self._loader = (stage, self._make_loader(batch_size))
         return self._loader[1]
 
-    def _make_loader(self, batch_size: int) -> TrainLoader | ShardTrainLoader:
+    def _make_loader(self, batch_size: int) -> TrainLoader:
         return train_loader(
             self.index.split("train"),
             self.spec(),
