@@ -13,7 +13,7 @@ Ratio = Annotated[float, Expect("a finite number of at least 1", lambda value: 1
 
 @dataclass(frozen=True)
 class ModelSettings(Settings):
-    """What can be set of every model."""
+    """Settings that every model has."""
 
     num_classes: PositiveInt = 174
     num_frames: PositiveInt = 16
@@ -23,7 +23,7 @@ class ModelSettings(Settings):
 
 @dataclass(frozen=True)
 class TransformerSettings(ModelSettings):
-    """What can be set of every Transformer on patches of one size."""
+    """Settings that every Transformer on square patches has."""
 
     embed_dim: PositiveInt = 512
     depth: PositiveInt = 12
