@@ -61,11 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.endswith("[README.md-1]"))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line for all tests that did not run for lack of foreign data."""
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_SHARED in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(
-            f"{len(skipped)} tests on foreign videos and data sets skipped: {NO_SHARED}. Every check of the method has "
-            "run; set FIXFORMER_SHARED to a directory with data/ and paper.tex to run these as well."
+            f"{len(skipped)} tests on foreign videos and data sets skipped: {NO_SHARED}. The checks of the method "
+            "do without; set FIXFORMER_SHARED to a directory with data/ and paper.tex to run these as well."
         )

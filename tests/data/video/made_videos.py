@@ -176,9 +176,9 @@ def edit_list(skipped: int) -> bytes:
     return bytes(data)
 
 
-def header_first(**options: str) -> bytes:
+def header_first() -> bytes:
     """An MP4 that keeps its header in front, so that a cut leaves it whole."""
-    return encode(CLIP, muxer={"moov_size": "4096"}, options=options)
+    return encode(CLIP, muxer={"moov_size": "4096"})
 
 
 def truncated() -> bytes:
@@ -197,14 +197,15 @@ def damaged(data: bytes, number: int, fill: int = 0xFF, part: float = 1.0) -> by
     return data[: end - size] + bytes([fill]) * size + data[end:]
 
 
-def packet_without_picture(number: int) -> bytes:
+def packet_without_picture(number: int, group: int = 300) -> bytes:
     """MPEG-4 in which one packet says that its frame is not coded (`vop_coded` cleared, after ten bits of header)."""
 
     def empty(n: int, packet: av.Packet) -> list[av.Packet]:
         data = bytes(packet)
-        return [rewritten(packet, data[:5] + bytes([data[5] & 0xC0 | 0x1F])) if n == number else packet]
+        flags = data.index(b"\x00\x00\x01\xb6") + 5
+        return [rewritten(packet, data[:flags] + bytes([data[flags] & 0xC0 | 0x1F])) if n == number else packet]
 
-    return remux(encode(CLIP, codec="mpeg4", options={"g": "300"}), "mp4", empty)
+    return remux(encode(CLIP, codec="mpeg4", options={"g": str(group)}), "mp4", empty)
 
 
 def with_exif_orientation(picture: bytes, orientation: int) -> bytes:
@@ -212,6 +213,16 @@ def with_exif_orientation(picture: bytes, orientation: int) -> bytes:
     entry = struct.pack("<HHIHH", 0x112, 3, 1, orientation, 0)
     content = b"Exif\0\0" + b"II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4)
     return picture[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + picture[2:]
+
+
+def ivf_with_a_false_length(number: int) -> bytes:
+    """A container that cannot be read beyond one packet, whose length is impossible."""
+    data = bytearray(make("vp8.ivf"))
+    place = 32  # of the first frame's header: its length in 4 bytes, its time in 8
+    for _ in range(number):
+        place += 12 + struct.unpack("<I", data[place : place + 4])[0]
+    data[place : place + 4] = b"\xff\xff\xff\xff"
+    return bytes(data)
 
 
 def sizes_change() -> bytes:

@@ -114,6 +114,13 @@ def test_image_folder_with_a_damaged_image(tmp_path: Path) -> None:
         assert [fault.frame for fault in video.faults] == [1]
 
 
+def test_image_folder_without_a_whole_image(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(b"no picture")
+    with open_video(tmp_path, policy="partial") as video, pytest.raises(DecodeError, match="not one of 3 images"):
+        len(video)
+
+
 def test_image_folder_with_odd_names(tmp_path: Path) -> None:
     for name in ("²5.jpg", "x².jpg", "10.jpg", "9.jpg"):
         (tmp_path / name).write_bytes(jpeg(moving_square(1)[0]))

@@ -16,6 +16,7 @@ from made_videos import (
     VARIABLE,
     damaged,
     header_first,
+    ivf_with_a_false_length,
     make,
     packet_without_picture,
     sizes_change,
@@ -174,6 +175,23 @@ def test_packets_promise_a_frame_that_is_not_there() -> None:
             video.get_frames([14, FRAMES - 1])
         assert len(video) == FRAMES - 1
         assert_random_access_is_exact(data, video)
+
+
+def test_the_first_packet_promises_a_frame_that_is_not_there() -> None:
+    data = packet_without_picture(0, group=1)
+    with open_video(data) as video:
+        assert (video.info.width, video.info.height) == (64, 48)
+        assert len(video) == FRAMES - 1
+        assert_random_access_is_exact(data, video)
+
+
+def test_a_container_that_cannot_be_read_to_the_end() -> None:
+    data = ivf_with_a_false_length(14)
+    with open_video(data) as video, pytest.raises(DecodeError, match="frame 14: reading stops"):
+        len(video)
+    with open_video(data, policy="partial") as video:
+        assert len(video) == 14
+        assert [fault.frame for fault in video.faults] == [14]
 
 
 def test_a_picture_of_another_size_is_scaled_to_the_first() -> None:

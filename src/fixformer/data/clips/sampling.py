@@ -2,7 +2,7 @@
 
 Uniform clips cut the video into as many segments as the clip has frames; dense clips take frames a stride apart. Both
 come for training (drawn from a generator) and for testing (K fixed clips), and follow the released code to the index,
-float32 rounding included (`golden/sampling.json`).
+float32 rounding included (`tests/golden/sampling.json`).
 
 Legend: n frames in the video, T frames in the clip, K test clips.
 """

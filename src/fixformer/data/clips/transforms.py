@@ -2,7 +2,7 @@
 
 A clip is a uint8 tensor `clip_CTHW` with any strides: decoded frames are THWC in memory, which is also what the fast
 scaling path wants, so nothing is copied until the end. Sizes and offsets equal the released code
-(`golden/sampling.json`).
+(`tests/golden/sampling.json`).
 
 Legend: C three colours, T frames, H height, W width.
 """
