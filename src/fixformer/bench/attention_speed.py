@@ -14,6 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fixformer.bench.attention_speed_worker import AttentionSpeedJob
 from fixformer.bench.process import measure_apart
 from fixformer.errors import UnknownName, UserError
@@ -136,15 +138,8 @@ def _mark_crossover(axes: Any, result: dict[str, Any], kind: str, name: str, col
     twin = _times(result["rows"], TWIN, name)
     if tokens is None or tokens <= min(twin):
         return
-    axes.plot(tokens, 1e3 * _interpolated(twin, tokens), "x", color=colour, markersize=8, markeredgewidth=2)
-
-
-def _interpolated(times: dict[int, float], tokens: float) -> float:
-    for (x, y), (later_x, later_y) in pairwise(times.items()):
-        if x <= tokens <= later_x:
-            share = math.log(tokens / x) / math.log(later_x / x)
-            return math.exp(math.log(y) + share * math.log(later_y / y))
-    raise AssertionError(f"{tokens} tokens lie outside of {list(times)}")
+    seconds = np.exp(np.interp(np.log(tokens), np.log(list(twin)), np.log(list(twin.values()))))
+    axes.plot(tokens, 1e3 * seconds, "x", color=colour, markersize=8, markeredgewidth=2)
 
 
 def _plot_memory(axes: Any, result: dict[str, Any]) -> None:

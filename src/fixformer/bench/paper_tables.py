@@ -12,9 +12,9 @@ from fixformer.models.base import VideoModel
 from fixformer.models.cost import as_published, count_macs, count_params
 from fixformer.models.registry import create_model
 
-# Printed numbers have three digits or more; closer than this they are the same number.
+# Printed numbers have at least three digits: within one per cent they are the same number.
 AGREE = 0.01
-# In points from the mark; RALA and Oformer have nearly the same, and ours is near them.
+# Offsets in points from the mark, so that the labels of RALA, Oformer and ours, which are close, do not overlap.
 LABEL_PLACES = {"Ours": (-9, -3), "RALA": (7, -12)}
 HEADING = """# The paper's tables, counted again
 
@@ -58,7 +58,7 @@ def _count(name: str, settings: tuple[tuple[str, Any], ...]) -> tuple[int, int, 
 
 
 def _macs(model: VideoModel) -> int:
-    """All multiply-accumulates. Of equal blocks two are run: 12 times 127 landmarks take a while, even if counted."""
+    """All multiply-accumulates. Of equal blocks only two are run: tracing 12 with 127 landmarks each takes long."""
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, nn.ModuleList) or len({_shapes(block) for block in blocks}) > 1:
         return _run(model)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str, Any]:
-    """What `python -m MODULE JOB` prints; `what` could not be measured if it fails."""
+    """The JSON that `python -m MODULE JOB` prints; `what` names the measurement in the error if it fails."""
     command = [sys.executable, "-m", module, json.dumps(asdict(job))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

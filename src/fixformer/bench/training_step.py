@@ -1,4 +1,4 @@
-"""What a training step costs: time and memory with and without recomputed activations, and how long it waits for data.
+"""Time and memory of a training step with activations kept or recomputed, and the share of time spent waiting for data.
 
 Each case runs in a process of its own (`python -m THIS JOB`), so that its peak memory is its own.
 """
@@ -36,7 +36,7 @@ class TrainingStepJob:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Seconds of each step, resident memory in bytes before the first step and at most."""
+    """Seconds of each step; resident memory in bytes before the first step, and its peak."""
 
     seconds: list[float]
     memory_before: int
@@ -89,7 +89,7 @@ def measure(job: TrainingStepJob) -> TrainingStep:
 
 
 def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str, Any]:
-    """The share of its time that a run of one epoch waits for its data, once the cache is filled."""
+    """The share of its time that a run of one epoch waits for data, with the cache filled."""
     from fixformer.training.log import read_log
     from fixformer.training.run import train
 

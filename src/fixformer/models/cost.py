@@ -1,6 +1,6 @@
-"""What a model costs before it is run: parameters, multiply-accumulates, activation memory, split by part.
+"""The cost of a model, without running it: parameters, multiply-accumulates, activation memory, part by part.
 
-Everything is counted on the meta device, where nothing is computed and fused attention is taken apart, so a model of
+Everything is counted on the meta device, where nothing is computed and fused attention is decomposed, so a model of
 any size is counted in a second. The convention is the papers': one multiply-accumulate is one FLOP, LayerNorm is five
 per element, BatchNorm two, adaptive pooling one; softmax, activations and element-wise work are not counted.
 """
@@ -137,7 +137,7 @@ def _clip(frames: int, size: int) -> Tensor:
 
 @contextmanager
 def as_published(model: nn.Module) -> Iterator[None]:
-    """Within, linear attention multiplies keys and values first, as all papers count it."""
+    """Within the block linear attention multiplies keys and values first, as all papers count it."""
     kinds = [module for module in model.modules() if isinstance(module, KernelAttention)]
     before = [kind.product_order for kind in kinds]
     for kind in kinds:
@@ -150,7 +150,7 @@ def as_published(model: nn.Module) -> Iterator[None]:
 
 
 def _part_names(model: nn.Module) -> list[str]:
-    """Direct children; lists of blocks are opened and the like branches of their blocks folded: `blocks.*.space`."""
+    """Direct children; of a list of blocks its branches, the same branch of all blocks as one: `blocks.*.space`."""
     names = []
     for name, child in model.named_children():
         branches = [f"{name}.*.{branch}" for block in child.children() for branch, _ in block.named_children()]
@@ -179,7 +179,7 @@ def _part(model: nn.Module, part: str, counts: dict[str, dict[str, int]], activa
 
 
 def _of_module(module: nn.Module, path: str, amounts: dict[str, int]) -> int:
-    """What was seen in a module, or in its children where only these were called (a branch without its residual)."""
+    """The amount of a module, or of its children where only these were called (as by `Branch.residual`)."""
     if path in amounts:
         return amounts[path]
     return sum(_of_module(child, f"{path}.{name}", amounts) for name, child in module.named_children())

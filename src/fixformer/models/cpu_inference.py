@@ -50,14 +50,21 @@ def run_in_chunks(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:
             for frames in chunks(x_BTHWD, axis=1, width=body.fc1.out_features):
                 x_BTHWD[frames] = branch(x_BTHWD[frames])
         elif type(body) is Attention and isinstance(body.axis, SpaceAxis | TimeAxis):
-            q, k, v = body.project(branch.norm(x_BTHWD))
-            k, v = body.associate(k), body.associate(v)
-            # Sequences along space lie in a frame, those along time in a row: neither is cut.
-            for part in chunks(x_BTHWD, axis=1 if isinstance(body.axis, SpaceAxis) else 2, width=body.qkv.out_features):
-                x_BTHWD[part] += body.proj(body.after_association(q[part], k[part], v[part]))
+            attend_in_chunks(branch, body, x_BTHWD)
         else:
             x_BTHWD = branch(x_BTHWD)
     return x_BTHWD
+
+
+def attend_in_chunks(branch: Branch, attention: Attention, x_BTHWD: Tensor) -> None:
+    """Association looks at other frames and rows, so it sees the whole clip; the rest is done chunk by chunk."""
+    q, k, v = attention.project(branch.norm(x_BTHWD))
+    for borrowed in (k, v):
+        borrowed.copy_(attention.associate(borrowed))  # back into the memory of the projection
+    # A sequence along space lies in one frame, a sequence along time in one row.
+    axis = 1 if isinstance(attention.axis, SpaceAxis) else 2
+    for part in chunks(x_BTHWD, axis, attention.qkv.out_features):
+        x_BTHWD[part] += attention.proj(attention.after_association(q[part], k[part], v[part]))
 
 
 def chunks(x_BTHWD: Tensor, axis: int, width: int) -> Iterator[tuple[slice, ...]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fixformer.ops.precision import accumulate_in_float32
 
-# Added to every denominator, as in the released code; with the offset of the ReLU kernel it changes no visible digit.
+# Added to every denominator, as in the released code, for kernels that can be zero.
 EPS = 1e-6
 # Which of the two matrix products comes first: φ(k)ᵀ v, linear in the number of tokens, or φ(q) φ(k)ᵀ, quadratic.
 ProductOrder = Literal["auto", "keys_values", "queries_keys"]

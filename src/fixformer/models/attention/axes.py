@@ -1,4 +1,4 @@
-"""Which tokens attend to each other: those of a frame, those of a place, or all.
+"""Which tokens attend to each other: those of a frame, those of a position over time, or all.
 
 Each axis cuts a clip into sequences, puts the results back, and says how the N tokens of a sequence lie (its grid).
 
@@ -27,7 +27,7 @@ class SpaceAxis:
 
 
 class TimeAxis:
-    """Tokens of the same place: B·H·W sequences of T tokens."""
+    """Tokens of the same position: B·H·W sequences of T tokens."""
 
     def grid(self, size_THW: Sequence[int]) -> Grid:
         return (size_THW[0],)

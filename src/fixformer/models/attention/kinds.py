@@ -1,12 +1,12 @@
-"""How the queries of a sequence reach its keys: one small module for each kind of attention the paper compares.
+"""The kinds of attention the paper compares, one small module each.
 
-Every kind takes the place of every other, on every axis, with association and fixation in front of it or without.
-What fixation sees differs: features φ(q), φ(k) for linear attention; relu(q), relu(k) for cosFormer, whose kernel step
-comes before it as the paper asks; q and k themselves for all others, whose nonlinearity is a softmax or needs the sign
-of its input (the released code does the same with softmax).
+Any kind may be used on any axis, with association and fixation before it or without. What fixation sees differs:
+features φ(q), φ(k) for linear attention; relu(q), relu(k) for cosFormer, whose kernel comes first as the paper asks;
+q and k themselves for all others, whose nonlinearity is a softmax or needs the sign of its input (the released code
+does the same with softmax).
 
 Shapes: G sequences of N tokens, h heads, E head width, R slots, C landmarks. `grid` says how the N tokens lie: (rows,
-columns) of a frame, (frames,) of a place, or all three.
+columns) of a frame, (frames,) of a position over time, or all three.
 """
 
 import warnings

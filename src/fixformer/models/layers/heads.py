@@ -13,7 +13,7 @@ from fixformer.models.layers.noise import Dropout
 
 
 class MeanPool(nn.Module):
-    """Tokens to one vector: mean over the places of a frame, dropout, mean over frames."""
+    """Tokens to one vector: mean over the positions of a frame, dropout, mean over frames."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -25,12 +25,15 @@ class MeanPool(nn.Module):
 
 
 class GridPool(nn.Module):
-    """Tokens to one vector that still says when and where: the mean of each cell of a coarse grid, fewer channels.
+    """Tokens to one vector that keeps coarse time and position: the mean of each cell of a grid, in fewer channels.
 
-    A mean over everything leaves it to the blocks to write time and place into the tokens, which a small set teaches
-    slowly: the order of events, and where a hand is, are then read from here. Cells are those of adaptive pooling.
+    With a mean over everything the blocks must write time and position into the tokens, which takes long to learn from
+    a small set. Here the head reads the order of events, and where a hand is, directly. Cells are those of adaptive
+    pooling.
     """
 
+    # Frames, rows, columns: quarters of a clip tell an action's phases apart, thirds of a frame left, middle and right.
+    # With a quarter of the channels the head's input is 9 times the width. Chosen once, with the demo, and not tuned.
     cells = (4, 3, 3)
 
     def __init__(self, dim: int, dropout: float) -> None:
@@ -47,7 +50,7 @@ class GridPool(nn.Module):
 
 
 def cell_means(size: int, count: int, like: Tensor) -> Tensor:
-    """The matrix `[size, count]` that averages over cells; where they do not divide, neighbours share a place."""
+    """The matrix `[size, count]` that averages over cells; where they do not divide evenly, neighbours overlap."""
     place, cell = torch.arange(size, device=like.device)[:, None], torch.arange(count, device=like.device)
     inside = (place * count < (cell + 1) * size) & ((place + 1) * count > cell * size)
     return (inside / inside.sum(0)).to(like.dtype)

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def init_weights(module: nn.Module) -> None:
-    """Linear: truncated normal 0.02, bias zero. Convolution: normal with the fan-out of its group."""
+    """As released: Linear truncated normal 0.02, bias zero; convolution normal by the fan-out of its group."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
