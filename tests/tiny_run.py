@@ -1,10 +1,13 @@
-"""A set of a few generated clips and a run over it that takes a second."""
+"""A data set of a few generated clips, and settings of a run on it that takes a second."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fixformer.data.synthetic import make_motions
+from fixformer.training.log import read_log
 from fixformer.training.run import TrainResult
 
 Run = Callable[..., TrainResult]
@@ -44,5 +47,16 @@ def tiny_set(folder: Path) -> Path:
     return make_motions(folder, clips=36, size=(32, 40), val_fraction=0.34, workers=0)
 
 
+@pytest.fixture(scope="session")
+def motions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny set, made once; imported by the conftest of each room that needs it."""
+    return tiny_set(tmp_path_factory.mktemp("data") / "motions")
+
+
 def losses(rows: list[dict[str, Any]]) -> list[float]:
     return [row["loss"] for row in rows if row["kind"] == "step"]
+
+
+def loss_trace(run_directory: Path) -> list[float]:
+    """The losses in the log of a run."""
+    return losses(read_log(run_directory / "log.jsonl"))

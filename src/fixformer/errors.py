@@ -52,11 +52,11 @@ class MissingExtra(UserError):
 
 
 class NotFinite(UserError):
-    """Training has left the numbers: a loss or a weight is NaN or infinite."""
+    """A loss or a weight became NaN or infinite."""
 
 
-class Stopped(Portable):
-    """The run was asked to stop, and has saved. `status` is the exit status a shell expects."""
+class Interrupted(Portable):
+    """A run that a signal stopped after it saved. `status` is the exit status a shell expects."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)

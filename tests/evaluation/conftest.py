@@ -1,19 +1,30 @@
 """A checkpoint of a tiny run, trained once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, tiny_set
+from tiny_run import TINY, motions
+
+__all__ = ["motions"]
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
-    home: Path = tmp_path_factory.mktemp("trained")
-    patch = pytest.MonkeyPatch()
-    patch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
-    data = tiny_set(home / "motions")
-    result = train("demo", data=data, output=home / "run", **{**TINY, "epochs": 1})
-    patch.undo()
-    return result
+def trained(motions: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
+        return train("demo", data=motions, output=tmp_path_factory.mktemp("trained") / "run", **{**TINY, "epochs": 1})
+
+
+@pytest.fixture
+def copied(trained: TrainResult, tmp_path: Path) -> Path:
+    """A copy of the last checkpoint, to damage."""
+    return Path(shutil.copytree(trained.output / "last", tmp_path / "copy"))
+
+
+@pytest.fixture
+def copied_data(motions: Path, tmp_path: Path) -> Path:
+    """A copy of the data set, to damage."""
+    return Path(shutil.copytree(motions, tmp_path / "motions"))

@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 
 from fixformer.data.listing import load_index
 from fixformer.evaluation.evaluate import evaluate
-from fixformer.training.log import read_log
-from tiny_run import Run, losses
+from tiny_run import Run, loss_trace
 
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 WORKER = Path(__file__).with_name("torchrun_worker.py")
@@ -29,17 +28,13 @@ def torchrun(arguments: dict[str, Any], *options: str) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def trace(run_directory: Path) -> list[float]:
-    return losses(read_log(run_directory / "log.jsonl"))
-
-
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
     """Dropout, mixing and augmentation included; the videos of the evaluation are divided, each scored once."""
     alone = run("alone", epochs=2)
     metrics = torchrun({**settings, "epochs": 2, "output": tmp_path / "two"})
-    assert trace(tmp_path / "two") == pytest.approx(trace(alone.output), rel=1e-5)
-    assert len(trace(alone.output)) == 12
+    assert loss_trace(tmp_path / "two") == pytest.approx(loss_trace(alone.output), rel=1e-5)
+    assert len(loss_trace(alone.output)) == 12
     assert metrics["video_top1"] == alone.evaluation.metrics.video_top1
     assert metrics["clip_top5"] == alone.evaluation.metrics.clip_top5
     stored = json.loads((tmp_path / "two" / "evaluation" / "evaluation.json").read_text())
@@ -52,7 +47,7 @@ def test_one_killed_process_costs_nothing_but_time(settings: dict[str, Any], tmp
     common = {**settings, "epochs": 2, "save.steps": 2}
     torchrun({**common, "output": tmp_path / "whole"})
     torchrun({**common, "output": tmp_path / "killed", "die_at": 7}, "--max-restarts", "1")
-    assert trace(tmp_path / "killed") == trace(tmp_path / "whole")
+    assert loss_trace(tmp_path / "killed") == loss_trace(tmp_path / "whole")
     files = [load_file(tmp_path / name / "last" / "model.safetensors") for name in ("whole", "killed")]
     assert all(value.equal(files[1][name]) for name, value in files[0].items())
 
@@ -81,7 +76,7 @@ def test_a_sharded_run_is_the_same_run_and_goes_on_unsharded(
     alone = run("alone", epochs=2)
     torchrun({**settings, "epochs": 2, "output": tmp_path / "sharded", "shard": True, "die_at": 9, "save.steps": 4},
              "--max-restarts", "1")  # fmt: skip
-    assert trace(tmp_path / "sharded") == pytest.approx(trace(alone.output), rel=1e-4)
+    assert loss_trace(tmp_path / "sharded") == pytest.approx(loss_trace(alone.output), rel=1e-4)
     whole = load_file(tmp_path / "sharded" / "last" / "model.safetensors")
     for name, value in load_file(alone.output / "last" / "model.safetensors").items():
         assert whole[name].shape == value.shape

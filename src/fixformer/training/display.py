@@ -1,4 +1,4 @@
-"""How a run shows itself on stderr: live on a terminal, line by line anywhere else."""
+"""Progress of a run on stderr: live on a terminal, line by line anywhere else."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ from fixformer.training.log import Row
 
 
 class Display(Protocol):
-    """Shows rows of the log and notes."""
+    """Shows rows of the log, the progress of an evaluation, and notes."""
 
     def begin(self, total: int, done: int) -> None: ...
 
@@ -28,7 +28,7 @@ class Display(Protocol):
 
 
 class Silent:
-    """For the processes that are not the first."""
+    """For the processes that are not the main one."""
 
     def begin(self, total: int, done: int) -> None: ...
 
@@ -43,7 +43,7 @@ class Silent:
 
 
 class Lines:
-    """One line at most every few seconds, and one for every evaluation."""
+    """A line every few seconds at most, and one for every evaluation."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -112,7 +112,7 @@ class LiveBar:
 
 
 def describe(row: Row) -> str:
-    """A row of the log in words."""
+    """A row of the log as a line of text."""
     if row["kind"] == "eval":
         return (
             f"epoch {row['epoch']:g}: video top-1 {row['video_top1']:.1%}, top-5 {row['video_top5']:.1%}, "
