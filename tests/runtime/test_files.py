@@ -23,12 +23,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -
     assert list(file.parent.iterdir()) == [file]
 
 
-def _fail_half_way(file: Path) -> None:
-    with replacing(file) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
-
-
 def test_an_unwritable_place_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write"):

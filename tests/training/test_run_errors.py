@@ -117,9 +117,9 @@ def test_a_plan_sees_the_mistakes_that_a_run_would_meet(settings: dict[str, Any]
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file/run .*Not a directory"):
         plan(**settings, output=tmp_path / "file" / "run")
-    with pytest.raises(UserError, match="init='.*none'"):
+    with pytest.raises(UserError, match=r"init='.*none'"):
         plan(**settings, init=tmp_path / "none")
-    with pytest.raises(UserError, match="init='.*file'"):
+    with pytest.raises(UserError, match=r"init='.*file'"):
         plan(**settings, init=tmp_path / "file")
     with pytest.raises(UserError, match=r"data\.backend.*'ffmpg'.*pyav"):
         plan(**settings, backend="ffmpg")

@@ -53,6 +53,19 @@ def test_one_killed_process_costs_nothing_but_time(settings: dict[str, Any], tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_mistake_is_printed_once(settings: dict[str, Any], tmp_path: Path, is_early: bool) -> None:
+    """Before the processes know each other, and after, when only the main one meets it."""
+    words = ["dmeo"] if is_early else ["demo", "workers=0", "cache=none"]
+    (tmp_path / "run" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    command = ["-m", "fixformer", "train", *words, "--data", str(settings["data"]), "--output", str(tmp_path / "run")]
+    done = subprocess.run([*LAUNCHER, *command], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    mistake = "'dmeo'" if is_early else "--resume"
+    assert [line.count(mistake) for line in done.stderr.splitlines() if line.startswith("fixformer: ")] == [1]
+
+
+@pytest.mark.slow
 def test_a_number_of_videos_that_cannot_be_divided(settings: dict[str, Any], tmp_path: Path) -> None:
     """A sharded model needs all processes at every pass, also the one whose share of the videos is shorter."""
     data = tmp_path / "motions"
