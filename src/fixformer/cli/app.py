@@ -12,22 +12,30 @@ from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
 from fixformer.cli.bench_verbs import bench
 from fixformer.errors import Interrupted, UserError
 
 app = SubcommandApp()
+
+# Types of the arguments, with the names --help shows for their values. Those that may be None describe their default
+# in words.
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+PathOption = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
+Checkpoint = Positional[Annotated[str, arg(metavar="CHECKPOINT")]]
+Settings = Positional[Annotated[tuple[str, ...], arg(metavar="[NAME=VALUE ...]", help_behavior_hint="")]]
 # How long a process other than the main one waits to be terminated before it prints its error. The main process may
 # be slower by some seconds to start and to meet the same error.
 ERROR_DELAY = 10.0
 
 
 @app.command
-def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
+def models(pattern: Positional[Annotated[str, arg(metavar="[PATTERN]")]] = "*", *, json: bool = False) -> None:
     """List the models with their numbers of parameters.
 
     Args:
@@ -41,13 +49,13 @@ def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
 
 @app.command
 def cost(
-    name: Positional[str] = "fixformer_base",
-    settings: Positional[tuple[str, ...]] = (),
+    name: Positional[Annotated[str, arg(metavar="[MODEL]")]] = "fixformer_base",
+    settings: Settings = (),
     *,
-    frames: int | None = None,
-    size: int | None = None,
-    table: str | None = None,
-    out: Path | None = None,
+    frames: Number = None,
+    size: Number = None,
+    table: Text = None,
+    out: PathOption = None,
     json: bool = False,
 ) -> None:
     """Show parameters, GFLOPs and activation memory of a model, part by part.
@@ -55,8 +63,8 @@ def cost(
     Args:
         name: a model, see `fixformer models`.
         settings: settings of the model as name=value, such as fixation=none attention=softmax.
-        frames: frames per clip.
-        size: height and width in pixels.
+        frames: frames per clip; by default the model's.
+        size: height and width in pixels; by default the model's.
         table: "paper" recomputes Tables 1 and 2 of the paper instead.
         out: directory for the tables and the figure of --table.
         json: print JSON.
@@ -75,14 +83,14 @@ def cost(
 
 @app.command
 def check(
-    data: Positional[str],
+    data: Positional[Annotated[str, arg(metavar="DATA")]],
     *,
-    out: Path | None = None,
+    out: PathOption = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     min_frames: int = 8,
-    workers: int | None = None,
+    workers: Number = None,
     again: bool = False,
     json: bool = False,
 ) -> None:
@@ -116,8 +124,8 @@ def check(
 
 @app.command
 def prepare(
-    src: Positional[str],
-    dst: Positional[str],
+    src: Positional[Annotated[str, arg(metavar="SRC")]],
+    dst: Positional[Annotated[str, arg(metavar="DST")]],
     *,
     short_side: int = 256,
     keyframes: int = 16,
@@ -125,10 +133,10 @@ def prepare(
     damaged: Literal["strict", "partial"] = "strict",
     shards: bool = False,
     shard_videos: int = 256,
-    workers: int | None = None,
+    workers: Number = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     json: bool = False,
 ) -> None:
     """Re-encode every video of a data set for fast reading: smaller, upright, with frequent key frames. Resumable.
@@ -169,12 +177,12 @@ def prepare(
 
 @app.command
 def train(
-    recipe: Positional[str] = "folder",
-    settings: Positional[tuple[str, ...]] = (),
+    recipe: Positional[Annotated[str, arg(metavar="[RECIPE]")]] = "folder",
+    settings: Settings = (),
     *,
-    data: str | None = None,
-    output: str | None = None,
-    init: str | None = None,
+    data: Text = None,
+    output: Text = None,
+    init: Text = None,
     resume: bool = False,
     fork: bool = False,
     shard: bool = False,
@@ -209,7 +217,7 @@ def train(
 
 
 @app.command
-def recipes(name: Positional[str] = "") -> None:
+def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavior_hint="")]] = "") -> None:
     """List the recipes of `train`, or describe one: its cost, its expected accuracy and its command.
 
     Args:
@@ -227,16 +235,16 @@ def recipes(name: Positional[str] = "") -> None:
 
 @app.command(name="eval")
 def evaluate(
-    checkpoint: Positional[str],
-    settings: Positional[tuple[str, ...]] = (),
+    checkpoint: Checkpoint,
+    settings: Settings = (),
     *,
-    data: str | None = None,
-    views: str | None = None,
-    aggregate: Literal["logits", "probabilities"] | None = None,
-    split: str | None = None,
-    output: str | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
+    data: Text = None,
+    views: Text = None,
+    aggregate: Annotated[Literal["logits", "probabilities"] | None, arg(help_behavior_hint="")] = None,
+    split: Text = None,
+    output: Text = None,
+    batch_size: Number = None,
+    workers: Number = None,
     device: str = "auto",
     json: bool = False,
 ) -> None:
@@ -247,11 +255,11 @@ def evaluate(
         settings: settings of the data as name=value, such as labels=names.txt kind=csv recording_set=1.
         data: directory or annotation file; by default the data of the run.
         views: CLIPSxCROPS, such as 2x3; by default the recipe's.
-        aggregate: sum the logits of the views or average their probabilities.
+        aggregate: sum the logits of the views or average their probabilities; by default the recipe's.
         split: by default validation if it has labels, otherwise test.
         output: directory for evaluation.json, predictions.jsonl, charts and report.html.
-        batch_size: videos per batch.
-        workers: decoding processes.
+        batch_size: videos per batch; by default the recipe's.
+        workers: decoding processes; by default the recipe's.
         device: auto, cpu or cuda.
         json: print JSON.
     """
@@ -279,10 +287,10 @@ def evaluate(
 
 @app.command
 def predict(
-    checkpoint: Positional[str],
-    files: Positional[tuple[str, ...]],
+    checkpoint: Checkpoint,
+    files: Positional[Annotated[tuple[str, ...], arg(metavar="VIDEO [VIDEO ...]")]],
     *,
-    views: str | None = None,
+    views: Text = None,
     top_k: int = 5,
     device: str = "auto",
     json: bool = False,
