@@ -1,5 +1,6 @@
 """A data set of a few generated clips, and settings of a run on it that takes a second."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,12 @@ def tiny_set(folder: Path) -> Path:
 def motions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny set, made once; imported by the conftest of each room that needs it."""
     return tiny_set(tmp_path_factory.mktemp("data") / "motions")
+
+
+@pytest.fixture
+def copied_data(motions: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny set, to change or damage."""
+    return Path(shutil.copytree(motions, tmp_path / "motions"))
 
 
 def losses(rows: list[dict[str, Any]]) -> list[float]:

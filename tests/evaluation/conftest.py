@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, motions
+from tiny_run import TINY, copied_data, motions
 
-__all__ = ["motions"]
+__all__ = ["copied_data", "motions"]
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +22,3 @@ def trained(motions: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainRes
 def copied(trained: TrainResult, tmp_path: Path) -> Path:
     """A copy of the last checkpoint, to damage."""
     return Path(shutil.copytree(trained.output / "last", tmp_path / "copy"))
-
-
-@pytest.fixture
-def copied_data(motions: Path, tmp_path: Path) -> Path:
-    """A copy of the data set, to damage."""
-    return Path(shutil.copytree(motions, tmp_path / "motions"))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, Run, motions
+from tiny_run import TINY, Run, copied_data, motions
 
-__all__ = ["motions"]
+__all__ = ["copied_data", "motions"]
 
 
 @pytest.fixture(scope="session")

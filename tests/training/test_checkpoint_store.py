@@ -128,7 +128,7 @@ def test_links_follow_a_checkpoint_that_was_written_just_before_a_kill(
     store = CheckpointStore(tmp_path, keep=3)
     store.write(scored(1, 0.5), best=True)
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "point", lambda link, target: None)
+        patch.setattr(store_module, "replace_symlink", lambda link, target: None)
         store.write(scored(2, 0.75), best=True)
         store.write(scored(3, 0.75), best=False)
     assert (tmp_path / "last").resolve().name == "step-00000001"

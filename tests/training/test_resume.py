@@ -207,7 +207,7 @@ def test_a_used_directory_is_not_overwritten(run: Run) -> None:
     assert weights(result.output) == before
 
 
-def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_another_label_set_is_refused(run: Run) -> None:
     result = run(epochs=1)
     stored = json.loads((result.output / "run.json").read_text())
     stored["labels"][2] = "Juggling"
@@ -216,15 +216,13 @@ def test_another_label_set_is_refused(run: Run, settings: dict[str, Any], tmp_pa
         run(epochs=1, resume=True, fork=True)
 
 
-def test_the_same_videos_in_another_order_are_another_run(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_the_same_videos_in_another_order_are_another_run(run: Run, copied_data: Path) -> None:
     """An epoch is an order of the listed videos, so a run cannot continue in the middle of one."""
-    data = tmp_path / "motions"
-    shutil.copytree(settings["data"], data)
-    run(epochs=1, data=data)
-    (listing,) = (data / "labels").glob("*train.json")
+    run(epochs=1, data=copied_data)
+    (listing,) = (copied_data / "labels").glob("*train.json")
     listing.write_text(json.dumps(json.loads(listing.read_text())[::-1]))
     with pytest.raises(UserError, match="the list of training videos"):
-        run(epochs=1, data=data, resume=True)
+        run(epochs=1, data=copied_data, resume=True)
 
 
 def test_checkpoints_come_by_steps_at_the_end_of_an_epoch_too(run: Run) -> None:

@@ -1,9 +1,7 @@
 """`run.json`: what identifies a run, rebuilt from the newest checkpoint when it is lost."""
 
 import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,9 +26,8 @@ def test_a_lost_run_file_is_rebuilt(run: Run, capsys: pytest.CaptureFixture[str]
     assert "step-00000006" in messages
 
 
-def test_a_rebuilt_record_still_guards_the_run(run: Run, settings: dict[str, Any], tmp_path: Path) -> None:
-    data = tmp_path / "motions"
-    shutil.copytree(settings["data"], data)
+def test_a_rebuilt_record_still_guards_the_run(run: Run, copied_data: Path) -> None:
+    data = copied_data
     home = run(epochs=1, data=data).output
     (home / "run.json").unlink()
     with pytest.raises(UserError, match=r"optim\.lr: 0\.002 -> 0\.001.*--fork"):

@@ -1,7 +1,6 @@
 """Two processes under torchrun: the losses and scores of one, and a restart when one is killed."""
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -66,18 +65,16 @@ def test_a_mistake_is_printed_once(settings: dict[str, Any], tmp_path: Path, is_
 
 
 @pytest.mark.slow
-def test_a_number_of_videos_that_cannot_be_divided(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_number_of_videos_that_cannot_be_divided(settings: dict[str, Any], copied_data: Path, tmp_path: Path) -> None:
     """A sharded model needs all processes at every pass, also the one whose share of the videos is shorter."""
-    data = tmp_path / "motions"
-    shutil.copytree(settings["data"], data)
-    Path(load_index(data).split("val")[0].path).unlink()
-    common = {**settings, "data": data, "epochs": 1, "eval.batch_size": 2}
+    Path(load_index(copied_data).split("val")[0].path).unlink()
+    common = {**settings, "data": copied_data, "epochs": 1, "eval.batch_size": 2}
     home = tmp_path / "sharded"
     metrics = torchrun({**common, "output": home, "shard": True})
-    alone = evaluate(home, data=data)
+    alone = evaluate(home, data=copied_data)
     assert alone.protocol.scored == 11
     assert metrics == pytest.approx(asdict(alone.metrics))
-    command = ["-m", "fixformer", "eval", str(home), "--data", str(data), "--json"]
+    command = ["-m", "fixformer", "eval", str(home), "--data", str(copied_data), "--json"]
     done = subprocess.run([*LAUNCHER, *command], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["metrics"] == pytest.approx(asdict(alone.metrics))
 

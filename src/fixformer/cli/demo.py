@@ -51,7 +51,7 @@ def main() -> None:
     print(
         f"\n{evaluation.metrics.video_top1:.1%} of the held-out clips are classified correctly; {minutes:.1f} minutes."
     )
-    print(f"The whole report: {HOME / 'report.html'}")
+    print(f"Report: {HOME / 'report.html'}")
 
 
 def _show_command(command: str) -> None:

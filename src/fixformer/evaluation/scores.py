@@ -50,8 +50,8 @@ class Scores:
 
     @staticmethod
     def empty(classes: int, views: int) -> "Scores":
-        whole = torch.empty(0, dtype=torch.int64)
-        return Scores(torch.empty(0, classes), whole, whole, whole.view(0, 1).expand(0, views))
+        none = torch.empty(0, dtype=torch.int64)
+        return Scores(torch.empty(0, classes), none, none, none.view(0, 1).expand(0, views))
 
     @staticmethod
     def join(parts: list["Scores"]) -> "Scores":

@@ -65,7 +65,7 @@ def new_directory(target: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def point(link: str | Path, target: str | Path) -> None:
+def replace_symlink(link: str | Path, target: str | Path) -> None:
     """Make `link` a symbolic link to `target`, relative to the link's own directory, atomically."""
     link = Path(link)
     temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
@@ -75,7 +75,7 @@ def point(link: str | Path, target: str | Path) -> None:
     _flush(link.parent)
 
 
-def sweep(folder: str | Path) -> None:
+def remove_temporary_files(folder: str | Path) -> None:
     """Delete temporary files that killed processes left. Only for a folder with one writer."""
     for path in Path(folder).glob(".*.tmp"):
         if path.is_dir() and not path.is_symlink():

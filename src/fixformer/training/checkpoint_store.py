@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import CONFIG, WEIGHTS, CheckpointInfo, read_info, write_model
-from fixformer.runtime.files import new_directory, point, sweep
+from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink
 
 TENSORS, STATE, MANIFEST = "train.safetensors", "train.json", "manifest.json"
 
@@ -56,9 +56,9 @@ class CheckpointStore:
                     shutil.copymode(folder / CONFIG, folder / TENSORS)
                     (folder / STATE).write_text(json.dumps(snapshot.state))
                     (folder / MANIFEST).write_text(json.dumps(_digests(folder)))
-            point(self.run / "last", target)
+            replace_symlink(self.run / "last", target)
             if best:
-                point(self.run / "best", target)
+                replace_symlink(self.run / "best", target)
         except (OSError, SafetensorError) as error:  # safetensors wraps the system's error in one of its own
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot write a checkpoint to {self.folder} ({reason}); {self._advice()}.") from None
@@ -97,8 +97,8 @@ class CheckpointStore:
 
         Damaged checkpoints are reported and renamed to `damaged-*`; the links `last` and `best` are corrected.
         """
-        sweep(self.folder)
-        sweep(self.run)
+        remove_temporary_files(self.folder)
+        remove_temporary_files(self.run)
         newest = next((path for path in reversed(self.paths()) if not self._set_aside_if_damaged(path)), None)
         scores = {path: score(path) for path in self.paths() if damage(path) is None}
         scored = {path: value for path, value in scores.items() if value is not None}
@@ -108,7 +108,7 @@ class CheckpointStore:
             if target is None:
                 link.unlink(missing_ok=True)
             elif link.resolve() != target.resolve():
-                point(link, target)
+                replace_symlink(link, target)
         return newest
 
     def _set_aside_if_damaged(self, path: Path) -> bool:

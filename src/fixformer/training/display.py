@@ -2,7 +2,6 @@
 
 import sys
 import time
-from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,22 +12,11 @@ from fixformer.runtime.progress import LINE_SECONDS, LineReport, Report
 from fixformer.training.log import Row
 
 
-class Display(Protocol):
-    """Shows rows of the log, the progress of an evaluation, and notes."""
+class Display:
+    """Shows rows of the log, the progress of an evaluation, and notes.
 
-    def begin(self, total: int, done: int) -> None: ...
-
-    def row(self, row: Row) -> None: ...
-
-    def scoring(self) -> Report: ...
-
-    def note(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Silent:
-    """For the processes that are not the main one."""
+    The base class is silent: it is the display of every process but the main one.
+    """
 
     def begin(self, total: int, done: int) -> None: ...
 
@@ -42,7 +30,7 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Lines:
+class Lines(Display):
     """A line every few seconds at most, and one for every evaluation."""
 
     def __init__(self) -> None:
@@ -64,10 +52,8 @@ class Lines:
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def close(self) -> None: ...
 
-
-class LiveBar:
+class LiveBar(Display):
     """A progress bar with the newest numbers under it; evaluations and notes scroll above."""
 
     def __init__(self) -> None:
@@ -126,5 +112,5 @@ def describe(row: Row) -> str:
 
 def make_display(is_main: bool) -> Display:
     if not is_main:
-        return Silent()
+        return Display()
     return LiveBar() if sys.stderr.isatty() else Lines()

@@ -81,17 +81,9 @@ def train(
         return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
 
 
-def plan(
-    recipe: str | TrainConfig = "folder",
-    *,
-    data: str | Path | None = None,
-    output: str | Path | None = None,
-    init: str | Path | None = None,
-    shard: bool = False,
-    **overrides: Any,
-) -> Plan:
-    """What `train` with the same arguments would do: the config, its steps, predicted memory and time."""
-    config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
+def plan(recipe: str | TrainConfig = "folder", **settings: Any) -> Plan:
+    """The config, steps, estimated memory and time of `train` with the same arguments; trains nothing."""
+    config = resolve_config(recipe, **settings)
     index = load_checked_index(config)
     choose_device(config.run.device, 0)
     if config.init:
@@ -149,7 +141,7 @@ def _run(
     missing = index.missing_in("train")
     if missing:
         listed = len(index.split("train")) + len(missing)
-        display.note(f"{len(missing)} of {listed} listed training videos are missing, the first is {missing[0].path}")
+        display.note(f"{len(missing)} of {listed} listed training videos are missing, first {missing[0].path}")
 
     model = build_model(config, len(index.labels))
     if config.init and checkpoint is None:

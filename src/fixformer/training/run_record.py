@@ -1,6 +1,6 @@
 """`run.json`: what identifies a run, so that `--resume` does not continue it as another one.
 
-It is written once, when a run starts. If it is lost or damaged, the newest checkpoint holds the same facts.
+It is written when a run starts or resumes. If it is lost or damaged, it is rebuilt from the newest checkpoint.
 """
 
 import json
