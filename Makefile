@@ -3,11 +3,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: demo test lint docs clean
+.PHONY: demo check test lint docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m fixformer.cli.demo
 
+# The style, the types and the unit tests, in a minute or two: for use while working.
+check: $(VENV)/.installed
+	$(BIN)/ruff check --no-cache src tests tools
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Everything: also tests that start processes, train, read real data, install the wheel, run the README.
 test: $(VENV)/.installed
 	$(BIN)/ruff check --no-cache src tests tools
 	$(BIN)/ruff format --check src tests tools

@@ -1,27 +1,71 @@
-"""Where the tests find the shared golden vectors and videos, which are not part of this repository."""
+"""Where the tests find the golden vectors, which are part of this repository, and the foreign data, which is not.
 
+The foreign data (real videos, annotation files, LSA64, the paper) lies in `../shared` beside the checkout or where
+`$FIXFORMER_SHARED` says. Tests that read it are skipped where it is missing; with FIXFORMER_REQUIRE_SHARED=1, as in our
+CI, missing data is an error.
+"""
+
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 torch.set_num_threads(1)  # the suite runs on several workers
 
+SHARED = Path(os.environ.get("FIXFORMER_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+NO_SHARED = f"no shared test data at {SHARED}"
+
+
+def pytest_configure() -> None:
+    if os.environ.get("FIXFORMER_REQUIRE_SHARED") == "1" and not SHARED.is_dir():
+        raise pytest.UsageError(f"{NO_SHARED}, and FIXFORMER_REQUIRE_SHARED=1 is set")
+
+
+@pytest.fixture(scope="session")
+def golden_dir() -> Path:
+    """Outputs of the public reference implementations; see its README.md."""
+    return Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="session")
+def golden_sampling(golden_dir: Path) -> dict[str, Any]:
+    """Sampling, crops and learning rates of the released code."""
+    return json.loads((golden_dir / "sampling.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def golden_costs(golden_dir: Path) -> list[dict[str, Any]]:
+    """Parameters and operations of the full-size reference models, one row each."""
+    return json.loads((golden_dir / "cost.json").read_text())["rows"]
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The directory with golden/ and data/: `$FIXFORMER_SHARED`, or `../shared` beside the checkout."""
-    default = Path(__file__).resolve().parents[2] / "shared"
-    path = Path(os.environ.get("FIXFORMER_SHARED", default))
-    if not path.is_dir():
-        missing = f"the shared test data is not at {path}; set FIXFORMER_SHARED"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return path
+    """The directory with the foreign data; a test that asks for it is skipped where it is missing."""
+    if not SHARED.is_dir():
+        pytest.skip(NO_SHARED)
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def shared_or_none() -> Path | None:
+    """For tests that can do without."""
+    return SHARED if SHARED.is_dir() else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make demo` takes as long as half of the rest; begun last, one worker would wait for it."""
     items.sort(key=lambda item: not item.nodeid.endswith("[README.md-1]"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for all tests that did not run for lack of foreign data."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_SHARED in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(
+            f"{len(skipped)} tests on foreign videos and data sets skipped: {NO_SHARED}. Every check of the method has "
+            "run; set FIXFORMER_SHARED to a directory with data/ and paper.tex to run these as well."
+        )

@@ -1,4 +1,4 @@
-"""Errors go from one process to another as what they are."""
+"""Errors survive pickling, so a worker process can raise them."""
 
 import pickle
 
@@ -18,7 +18,7 @@ from fixformer.errors import Interrupted, MissingExtra, UnknownName, UserError
         Interrupted(15, "stopped at step 3"),
     ],
 )
-def test_an_error_survives_the_way(error: Exception) -> None:
+def test_an_error_survives_pickling(error: Exception) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error)

@@ -9,11 +9,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from torch.distributed.run import get_args_parser
 
 from fixformer.cli.app import main
@@ -103,14 +105,27 @@ def test_commands_for_other_machines_are_understood(
         assert seen[0].batch_size % int(asked.nproc_per_node) == 0
 
 
-def test_the_first_screen_has_the_two_commands() -> None:
+def test_the_first_screen_has_the_commands() -> None:
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:20])
-    assert "make demo" in first_screen
-    assert "make test" in first_screen
+    for command in ("make demo", "make check", "make test"):
+        assert command in first_screen
+        assert f"\n{command.removeprefix('make ')}: " in (ROOT / "Makefile").read_text()
 
 
 def test_ci_runs_the_readmes_test_command() -> None:
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
+
+
+def test_github_runs_the_readmes_test_command_on_every_python_and_builds_the_wheel() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
+    job = workflow["jobs"]["test"]
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[0] == "make test"
+    assert "pip wheel" in commands[1]
+    supported = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert supported == f">={job['strategy']['matrix']['python'][0]}"
+    # GitHub has no foreign data; there the tests that need it are skipped
+    assert "FIXFORMER_REQUIRE_SHARED" not in str(workflow)
 
 
 def test_tables_are_those_of_the_result_files() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fixformer.data.synthetic import make_motions
 from fixformer.training.log import read_log
-from fixformer.training.run import TrainResult
+from fixformer.training.run import TrainResult, train
 
 Run = Callable[..., TrainResult]
 
@@ -46,6 +46,13 @@ TINY: dict[str, Any] = {
 def tiny_set(folder: Path) -> Path:
     """36 clips of 12 classes, 24 of them for training."""
     return make_motions(folder, clips=36, size=(32, 40), val_fraction=0.34, workers=0)
+
+
+def train_tiny(home: Path, data: Path | None = None) -> TrainResult:
+    """One epoch on a tiny set, without the charts of the report, which take longer than the run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
+        return train("demo", data=data or tiny_set(home / "motions"), output=home / "run", **{**TINY, "epochs": 1})
 
 
 @pytest.fixture(scope="session")

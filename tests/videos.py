@@ -1,11 +1,14 @@
 """Small videos made on the spot, for tests."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import count
+from pathlib import Path
 
 import av
 import numpy as np
+from av.stream import Disposition
 
 
 def moving_square(frames: int, height: int = 48, width: int = 64, seed: int = 0) -> np.ndarray:
@@ -32,27 +35,62 @@ def textured(seed: int, frames: int = 24) -> np.ndarray:
     return clip.astype(np.uint8)
 
 
+def noisy(frames: int, height: int = 48, width: int = 64) -> np.ndarray:
+    """A moving square under noise: pictures that no decoder can guess from their neighbours."""
+    noise = np.random.default_rng(0).integers(-20, 20, (frames, height, width, 3))
+    return np.clip(moving_square(frames, height, width).astype(int) + noise, 0, 255).astype(np.uint8)
+
+
+# x264's macroblock tree reads memory that it has not set, so that the same frames give now this file and now that one
+REPRODUCIBLE = {"libx264": {"mbtree": "0"}, "libx264rgb": {"mbtree": "0"}}
+
+
 def encode(
     frames_THWC: np.ndarray | None,
     *,
     codec: str = "libx264",
     container: str = "mp4",
+    pixel_format: str | None = None,
     rate: int = 25,
     times: Sequence[int] | None = None,
     rotation: int = 0,
     mirrored: bool = False,
-    sound: bool = False,
+    cover_HWC: np.ndarray | None = None,
+    sound: str | bool = False,
     options: dict[str, str] | None = None,
+    muxer: dict[str, str] | None = None,
+    metadata: dict[str, str] | None = None,
+    tags: dict[str, int] | None = None,
 ) -> bytes:
-    """A file with these frames, at times counted in 1/rate seconds; `rotation` is clockwise, after the mirroring."""
+    """A file with these frames, at times counted in 1/rate seconds; `rotation` is clockwise, after the mirroring.
+
+    `options` go to the encoder, `muxer` to the container; `tags` are attributes of the codec context, such as
+    `color_range`. `cover_HWC` becomes an attached picture, `sound` (True, or the name of a codec) a second of silence.
+    """
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container) as output:
+    with av.open(buffer, "w", format=container, options=muxer or {}) as output:
+        output.metadata.update(metadata or {})
         if frames_THWC is not None:
-            stream = output.add_stream(codec, rate=rate, options=options or {})
+            stream = output.add_stream(codec, rate=rate, options=REPRODUCIBLE.get(codec, {}) | (options or {}))
             stream.height, stream.width = frames_THWC.shape[1:3]
-            stream.pix_fmt = "yuv420p" if frames_THWC.shape[1] % 2 == frames_THWC.shape[2] % 2 == 0 else "yuv444p"
+            even = frames_THWC.shape[1] % 2 == frames_THWC.shape[2] % 2 == 0
+            stream.pix_fmt = pixel_format or ("yuv420p" if even else "yuv444p")
+            for name, value in (tags or {}).items():
+                setattr(stream.codec_context, name, value)
             if rotation or mirrored:
                 stream.set_display_rotation(-rotation, hflip=mirrored)
+        if cover_HWC is not None:
+            cover = output.add_stream("mjpeg", rate=rate)
+            cover.height, cover.width = cover_HWC.shape[:2]
+            cover.pix_fmt = "yuvj444p"
+            cover.disposition = Disposition.attached_pic
+        if sound:
+            tone = output.add_stream("aac" if sound is True else sound, rate=16000, layout="mono")
+        if cover_HWC is not None:
+            packet = av.Packet(jpeg(cover_HWC))
+            packet.stream, packet.pts, packet.dts, packet.is_keyframe = cover, 0, 0, True
+            output.mux(packet)
+        if frames_THWC is not None:
             for number, picture in enumerate(frames_THWC):
                 frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
                 frame.time_base = Fraction(1, rate)
@@ -60,14 +98,24 @@ def encode(
                 output.mux(stream.encode(frame))
             output.mux(stream.encode(None))
         if sound:
-            tone = output.add_stream("aac", rate=16000, layout="mono")
-            samples = np.zeros((1, 16000), np.float32)
-            audio = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+            audio = av.AudioFrame.from_ndarray(np.zeros((1, 16000), np.float32), format="fltp", layout="mono")
             audio.sample_rate = 16000
             audio.pts = 0
             output.mux(tone.encode(audio))
             output.mux(tone.encode(None))
     return buffer.getvalue()
+
+
+def class_folders(root: Path, counts: dict[str, int], make: Callable[[int], bytes]) -> Path:
+    """`root/SPLIT/{clap,wave}/N.mp4`: so many videos of each split and class, made from seeds 1, 2, 3 and so on."""
+    seeds = count(1)
+    for split, videos in counts.items():
+        for name in ("clap", "wave"):
+            folder = root / split / name
+            folder.mkdir(parents=True)
+            for number in range(videos):
+                (folder / f"{number}.mp4").write_bytes(make(next(seeds)))
+    return root
 
 
 def jpeg(picture_HWC: np.ndarray) -> bytes:

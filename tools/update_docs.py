@@ -77,6 +77,35 @@ def bench_attention(result: dict[str, Any]) -> str:
     return markdown(header, rows) + note
 
 
+def bench_chunked(result: dict[str, Any]) -> str:
+    header = [
+        "model",
+        "clip",
+        "plain, s",
+        "chunked, s",
+        "plain / chunked",
+        "plain, GB",
+        "chunked, GB",
+        "plain / chunked",
+    ]
+    rows = []
+    for row in result["rows"]:
+        plain, chunked = row["plain"], row["chunked"]
+        rows.append(
+            [
+                *(f"`{row['model']}`", f"{row['frames']}x{row['size']}"),
+                *(f"{plain['seconds_median']:.2f}", f"{chunked['seconds_median']:.2f}", f"{row['time_ratio']:.2f}"),
+                *(f"{path['peak_memory_bytes'] / 2**30:.2f}" for path in (plain, chunked)),
+                f"{row['memory_ratio']:.2f}",
+            ]
+        )
+    machine = result["machine"]
+    where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
+    note = f"\nInference, float32, batch 1, median of {result['rounds']} rounds, {where}, load "
+    note += f"{machine['load_average']:.2f} at the start. Peak memory is that of the process, weights included.\n"
+    return markdown(header, rows) + note
+
+
 def bench_data(result: dict[str, Any]) -> str:
     reading, loader, memory = result["reading"], result["loader"], result["memory"]
     names = list(next(iter(reading.values()))["clips_per_second"])
@@ -160,6 +189,7 @@ def _short(change: str) -> str:
 TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "bench_model": (bench_model, ["bench_model"]),
     "bench_attention": (bench_attention, ["bench_attention"]),
+    "bench_chunked": (bench_chunked, ["bench_chunked"]),
     "bench_data": (bench_data, ["bench_data"]),
     "bench_train": (bench_train, ["bench_train"]),
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),

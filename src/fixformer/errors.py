@@ -1,4 +1,4 @@
-"""What the user can get wrong. The command line prints these as one sentence, without a traceback."""
+"""Errors that a user can fix. The command line prints these as one sentence, without a traceback."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,24 +6,24 @@ from typing import Any
 
 
 class Portable(Exception):
-    """Comes out of another process as what it is, whatever its constructor takes."""
+    """An error that can be pickled, hence raised in a worker process, whatever its constructor takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__)
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuilt(kind: type[Portable], args: tuple[Any, ...], values: dict[str, Any]) -> Portable:
+def _rebuild(kind: type[Portable], args: tuple[Any, ...], values: dict[str, Any]) -> Portable:
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
 
 
 class UserError(Portable, ValueError):
-    """Something the user can fix: says what, which value, what to try."""
+    """Something the user can fix; the message says what, which value, and what to try."""
 
 
 class UnknownName(UserError):
-    """A name that is not in a table; the message offers the nearest valid ones."""
+    """A name that does not exist; the message offers the nearest valid ones."""
 
     def __init__(self, kind: str, name: object, valid: Iterable[str]) -> None:
         names = sorted(set(valid))
@@ -33,19 +33,19 @@ class UnknownName(UserError):
 
 
 class SettingsConflict(UserError):
-    """Two settings that have no meaning together; the message names both."""
+    """Two settings that contradict each other; the message names both."""
 
 
 class InputError(UserError):
-    """A tensor or array of the wrong rank, size, type or content."""
+    """A setting, tensor or array of the wrong type, shape, range or content."""
 
 
 class WeightsError(UserError):
-    """A weight file that does not fit the model; the message names the first differing tensor."""
+    """A weight file that does not fit the model; the message names the first tensor that differs."""
 
 
 class MissingExtra(UserError):
-    """An optional dependency is needed; the message holds the line that installs it."""
+    """An optional dependency is missing; the message holds the command that installs it."""
 
     def __init__(self, need: str, extra: str) -> None:
         super().__init__(f'{need} needs an optional package: pip install "fixformer[{extra}]"')
@@ -56,7 +56,7 @@ class NotFinite(UserError):
 
 
 class Interrupted(Portable):
-    """A run that a signal stopped after it saved. `status` is the exit status a shell expects."""
+    """The run was stopped by a signal, after saving. `status` is the exit status a shell expects."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)

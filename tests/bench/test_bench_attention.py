@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from fixformer.bench import attention_speed as bench
-from fixformer.bench.attention_speed_worker import Job, measure
+from fixformer.bench.attention_speed_worker import AttentionSpeedJob, measure
 from fixformer.bench.process import measure_apart
-from fixformer.config.model import CHOICES
+from fixformer.cli.print_bench import print_attention_speed
+from fixformer.config.model import AttentionKind
 from fixformer.errors import UnknownName, UserError
 from fixformer.runtime.files import write_json
 
@@ -23,14 +24,14 @@ def result() -> dict[str, Any]:
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("kind", bench.KINDS)
 def test_every_kind_runs(kind: str, backward: bool) -> None:
-    job = Job(bench.KINDS[kind], [2, 4], heads=2, head_dim=8, backward=backward, seconds=1e-9)
+    job = AttentionSpeedJob(bench.KINDS[kind], [2, 4], heads=2, head_dim=8, backward=backward, seconds=1e-9)
     rows = list(measure(job))
     assert [row.side for row in rows] == [2, 4]
     assert all(row.memory >= 0 and len(row.seconds) == 1 and row.seconds[0] > 0 for row in rows)
 
 
 def test_all_attentions_are_compared() -> None:
-    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(CHOICES["attention"])
+    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(get_args(AttentionKind))
     assert {"attention": "linear", "kernel": "elu1", **bench.PLAIN} in bench.KINDS.values()  # the Linear Transformer
 
 
@@ -52,7 +53,7 @@ def test_a_result_says_what_was_measured_and_where(result: dict[str, Any], tmp_p
 @pytest.mark.slow
 def test_it_is_printed_and_drawn(result: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    bench.print_attention_bench(result)
+    print_attention_speed(result)
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("ours", "softmax", "forward+backward", "load average"))
     bench.plot_attention_bench(result, tmp_path / "attention.png")
@@ -91,5 +92,6 @@ def test_what_cannot_be_measured_is_refused() -> None:
 
 @pytest.mark.slow
 def test_a_failing_worker_is_one_sentence() -> None:
-    with pytest.raises(UserError, match="linear attention could not be measured"):
-        measure_apart("fixformer.bench.attention_speed_worker", Job({"attention": "sofmax"}, [2]), "linear attention")
+    job = AttentionSpeedJob({"attention": "sofmax"}, [2])
+    with pytest.raises(UserError, match=r"linear attention .*sofmax"):
+        measure_apart("fixformer.bench.attention_speed_worker", job, "linear attention")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.bench.model_speed import _slopes, bench_model, plot_bench, print_bench
-from fixformer.bench.model_speed_worker import Job, measure
+from fixformer.bench.model_speed import _slopes, bench_model, plot_bench
+from fixformer.bench.model_speed_worker import ModelSpeedJob, measure
+from fixformer.cli.print_bench import print_model_speed
 from fixformer.errors import UserError
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 
@@ -22,14 +23,15 @@ def test_rows_pair_ours_with_the_twin(tmp_path: Path, capsys: pytest.CaptureFixt
         assert row["seconds"] > 0
         assert row["peak_memory_bytes"] >= row["memory_before_bytes"] > 0
         assert (row["share_of_sgemm"] is None) == row["backward"]
-    print_bench(result)
+    print_model_speed(result)
     assert "softmax / ours" in capsys.readouterr().out
     plot_bench(result, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_measure_repeats_as_asked() -> None:
-    measured = measure(Job("fixformer_tiny", 1, 32, {"depth": 1}, backward=True, threads=1, repeats=2))
+    measured = measure(ModelSpeedJob("fixformer_tiny", 1, 32, {"depth": 1}, backward=True, threads=1, repeats=2))
     assert len(measured.seconds) == len(measured.sgemm_gmacs) == 2
 
 

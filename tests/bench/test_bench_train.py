@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.bench.training_step import bench_data_wait, bench_train, print_bench
+from fixformer.bench.training_step import bench_data_wait, bench_train
+from fixformer.cli.print_bench import print_training_step
 from fixformer.errors import UserError
 from tiny_run import TINY, tiny_set
+
+pytestmark = pytest.mark.slow
 
 
 def test_recomputed_activations_take_less_memory(capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,7 +17,7 @@ def test_recomputed_activations_take_less_memory(capsys: pytest.CaptureFixture[s
     kept, recomputed = result["rows"]
     assert (kept["checkpointing"], recomputed["checkpointing"]) == (False, True)
     assert recomputed["memory_peak"] < kept["memory_peak"]
-    print_bench(result)
+    print_training_step(result)
     assert "recomputed" in capsys.readouterr().out
 
 
@@ -28,5 +31,5 @@ def test_the_wait_for_data_is_a_share(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_impossible_sizes_are_refused_in_one_sentence() -> None:
     with pytest.raises(UserError, match="batch=0"):
         bench_train("fixformer_tiny", batch=0)
-    with pytest.raises(UserError, match="could not be measured"):
+    with pytest.raises(UserError, match="fixformer_tiny at 2x1"):
         bench_train("fixformer_tiny", frames=2, size=1)

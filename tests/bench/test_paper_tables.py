@@ -8,6 +8,7 @@ import pytest
 
 from fixformer.bench import paper_tables
 from fixformer.bench.paper_rows import TABLE_1, TABLE_2, TABLES
+from fixformer.cli.print_bench import print_paper_tables
 from fixformer.errors import UnknownName
 from fixformer.models.registry import list_models, list_settings
 
@@ -71,7 +72,7 @@ def test_everything_is_written(
     tables: dict[str, list[dict[str, Any]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    paper_tables.cost_table("paper", out=tmp_path)
+    print_paper_tables("paper", out=tmp_path)
     printed = capsys.readouterr().out
     assert printed.strip() == (tmp_path / "paper_tables.md").read_text().strip()
     assert "quoted from the paper" in printed
@@ -89,4 +90,4 @@ def test_markdown_has_a_line_per_row_and_bold_where_it_differs(tables: dict[str,
 
 def test_another_table_is_refused() -> None:
     with pytest.raises(UnknownName, match="valid: paper"):
-        paper_tables.cost_table("other")
+        print_paper_tables("other")

@@ -11,6 +11,8 @@ from fixformer.cli.app import ERROR_DELAY, main
 from fixformer.config.recipes import RECIPES
 from fixformer.errors import Interrupted
 
+pytestmark = pytest.mark.slow
+
 
 def fixformer(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "fixformer", *args], capture_output=True, text=True, check=False)
@@ -52,7 +54,7 @@ def test_cost_with_settings_as_json() -> None:
     [
         (("cost", "fixformer_bse"), ["fixformer_bse", "fixformer_base"]),
         (("cost", "fixformer_base", "attention=sofmax"), ["sofmax", "softmax"]),
-        (("cost", "fixformer_base", "depth"), ["depth", "key=value"]),
+        (("cost", "fixformer_base", "depth"), ["depth", "name=value"]),
         (
             ("cost", "fixformer_base", "fixation=none", "fixation_merge=add"),
             ["fixation_merge='add'", "fixation='none'"],

@@ -25,17 +25,17 @@ def test_whole_numbers_are_accepted_as_floats() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"frame": 8}, r"unknown setting of ClipSpec 'frame'; did you mean frames"),
-        ({"augment": {"mixupp": 1}}, r"unknown setting of augment 'mixupp'; did you mean mixup"),
-        ({"sampling": "unifrom"}, r"unknown sampling 'unifrom'; did you mean uniform"),
-        ({"frames": "8"}, r"frames='8' is of type str; int is needed"),
-        ({"frames": True}, r"frames=True is of type bool; int is needed"),
-        ({"frames": 0}, r"frames=0: at least 1"),
-        ({"mean": [0.5]}, r"mean=\[0.5\] must have 3 values"),
+        ({"frame": 8}, r"ClipSpec 'frame'.*frames"),
+        ({"augment": {"mixupp": 1}}, r"augment 'mixupp'.*mixup"),
+        ({"sampling": "unifrom"}, r"sampling 'unifrom'.*uniform"),
+        ({"frames": "8"}, r"frames='8'.* int"),
+        ({"frames": True}, r"frames=True.* int"),
+        ({"frames": 0}, r"frames=0.*at least 1"),
+        ({"mean": [0.5]}, r"mean=\[0.5\].* 3 "),
         ({"std": [0.5, 0.5, 0.0]}, r"std=.*more than 0"),
-        ({"augment": {"flip": 1.5}}, r"flip=1.5: a probability"),
+        ({"augment": {"flip": 1.5}}, r"augment.flip=1.5.*\[0, 1\]"),
         ({"augment": {"jitter": [320, 256]}}, r"jitter=\(320, 256\)"),
-        ({"augment": 3}, r"augment must be a table"),
+        ({"augment": 3}, r"augment=3.*table"),
     ],
 )
 def test_bad_values_are_named(values: dict[str, object], message: str) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from fixformer.config import DataConfig, Stage, TrainConfig, changes
-from fixformer.config.overrides import apply_overrides, resolve, words_to_data_settings, words_to_settings
+from fixformer.config.overrides import apply_overrides, resolve, words_to_data_settings
 from fixformer.config.recipes import RECIPES, get_recipe
-from fixformer.config.schema import dump, load
+from fixformer.config.schema import dump, load, words_to_settings
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.models.registry import list_settings
+from fixformer.models.registry import model_setting_types
 
 
 def changed_config(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
-    return apply_overrides(config, settings, list_settings)
+    return apply_overrides(config, settings, model_setting_types)
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def test_settings_of_the_data_alone() -> None:
     assert words_to_data_settings(words) == found
     with pytest.raises(UnknownName, match=r"lables.*labels"):
         words_to_data_settings(["lables=x"])
-    with pytest.raises(UserError, match="workers=2 is given as --workers 2"):
+    with pytest.raises(UserError, match=r"workers=2.*--workers 2"):
         words_to_data_settings(["workers=2"])
 
 
 def test_names_that_are_offered_differ(config: TrainConfig) -> None:
-    with pytest.raises(UnknownName, match=r"did you mean batch_size or patch_size or eval\.batch_size"):
+    with pytest.raises(UnknownName, match=r"'batchsize'.*batch_size or patch_size or eval\.batch_size"):
         changed_config(config, {"batchsize": 3})
 
 
@@ -98,7 +98,7 @@ def test_another_model_keeps_the_settings_it_knows(config: TrainConfig) -> None:
         ({"micro_batch": 1000}, SettingsConflict, ["micro_batch=1000"]),
         ({"views": "2x2"}, UserError, ["'2x2'", "2x3"]),
         ({"jitter": "8,9"}, SettingsConflict, ["jitter", "size"]),
-        ({"betas": "0.9"}, UserError, ["betas", "2 values"]),
+        ({"betas": "0.9"}, UserError, ["betas", "two values"]),
         ({"seed": str(2**70)}, UserError, ["seed=1180591620717411303424", "64 bits"]),
         ({"device": "mps"}, UserError, ["device='mps'", "cuda:NUMBER"]),
         ({"device": "meta"}, UserError, ["device='meta'", "cpu"]),
@@ -114,7 +114,7 @@ def test_mistakes(config: TrainConfig, settings: dict[str, Any], error: type[Use
 
 
 def test_a_word_without_a_value() -> None:
-    with pytest.raises(UserError, match=r"'epochs' is not a setting; write name=value"):
+    with pytest.raises(UserError, match=r"'epochs'.*name=value"):
         words_to_settings(["epochs"])
 
 
@@ -133,5 +133,5 @@ def test_changes_name_what_matters_and_nothing_else(config: TrainConfig) -> None
 
 
 def test_an_ambiguous_word_names_its_meanings(config: TrainConfig) -> None:
-    with pytest.raises(UserError, match=r"path may mean data\.path or other\.path; write the full name"):
+    with pytest.raises(UserError, match=r"path .*data\.path or other\.path"):
         resolve("path", config.model, {"data.path": str, "other.path": str})

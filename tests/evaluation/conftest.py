@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, copied_data, motions
+from fixformer.training.run import TrainResult
+from tiny_run import copied_data, motions, train_tiny
 
 __all__ = ["copied_data", "motions"]
 
 
 @pytest.fixture(scope="session")
 def trained(motions: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
-        return train("demo", data=motions, output=tmp_path_factory.mktemp("trained") / "run", **{**TINY, "epochs": 1})
+    return train_tiny(tmp_path_factory.mktemp("trained"), motions)
 
 
 @pytest.fixture

@@ -1,18 +1,18 @@
 """Costs: the exact counts of the released code, the paper's columns, and the split into parts."""
 
-import json
-from pathlib import Path
-
 import pytest
+import torch
 
-from fixformer.models.cost import cost
+from fixformer import create_model
+from fixformer.errors import InputError
+from fixformer.models.attention.kinds import LinearAttention
+from fixformer.models.cost import as_published, cost, saved_bytes
 
 PLAIN = {"fixation": "none", "association": "none"}
 
 
-def golden_row(shared: Path, **wanted: object) -> dict:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
-    return next(row for row in rows if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
+def golden_row(golden_costs: list[dict], **wanted: object) -> dict:
+    return next(row for row in golden_costs if row["system"] == "LVT" and all(row[k] == v for k, v in wanted.items()))
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def golden_row(shared: Path, **wanted: object) -> dict:
     ],
     ids=str,
 )
-def test_released_preset_is_exact(shared: Path, row: dict, settings: dict) -> None:
-    expected = golden_row(shared, **row)
+def test_released_preset_is_exact(golden_costs: list[dict], row: dict, settings: dict) -> None:
+    expected = golden_row(golden_costs, **row)
     counted = cost("fixformer_base_released", expected["frames"], expected["size"], **settings)
     assert counted.macs == expected["macs"]
     assert counted.by_operator == expected["macs_by_operator"]
@@ -78,3 +78,16 @@ def test_cost_grows_linearly_with_frames() -> None:
     one, two = (cost("fixformer_base", frames, 224) for frames in (16, 32))
     head = next(part.macs for part in one.parts if part.name == "head")
     assert two.macs - head == 2 * (one.macs - head)
+
+
+def test_a_failed_count_leaves_the_model_as_it_was() -> None:
+    model = create_model("fixformer_tiny", depth=1)
+    linear = next(module for module in model.modules() if isinstance(module, LinearAttention))
+    with as_published(model):
+        assert linear.product_order == "keys_values"
+    with pytest.raises(InputError), as_published(model):
+        model(torch.zeros(1, 1, 4, 32, 32))
+    assert linear.product_order == "auto"
+    with pytest.raises(InputError):
+        saved_bytes(model, frames=0, size=32)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

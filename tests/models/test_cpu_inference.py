@@ -1,12 +1,15 @@
-"""Inference in pieces equals the plain forward."""
+"""Inference in chunks equals the plain forward, and is used only where it pays and nobody would notice."""
 
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from fixformer import create_model
-from fixformer.models import cpu_inference as lean
+from fixformer.models import cpu_inference
+from fixformer.models.base import VideoModel
+from fixformer.models.cpu_inference import may_run_in_chunks
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -31,37 +34,105 @@ SETTINGS: list[dict[str, Any]] = [
     {"order": "fixation_first"},
     {"embed_dim": 48, "num_heads": 3},
     {"mlp_conv": False, "position_embedding": "learned"},
+    {"patch_norm": False},
 ]
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several chunks even for a small clip."""
+    monkeypatch.setattr(cpu_inference, "CHUNK_BYTES", 30_000)
+    monkeypatch.setattr(cpu_inference, "SMALLEST_BYTES", 0)
+
+
+def tiny(**settings: Any) -> VideoModel:
+    torch.manual_seed(0)
+    model = create_model("fixformer_tiny", num_classes=5, depth=2, **settings).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    return model
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 3, 40, 33), (1, 3, 1, 16, 16), (1, 3, 5, 50, 62)])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.filterwarnings("ignore:Linformer")
-def test_equals_the_plain_forward(
-    settings: dict[str, Any], shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lean, "PIECE_BYTES", 30_000)  # several pieces even for this small clip
-    torch.manual_seed(0)
-    model = create_model("fixformer_tiny", num_classes=5, depth=2, **settings).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    video = torch.randn(shape)
-    plain = model(video).detach()
-    with torch.no_grad():
-        assert lean.is_lean(model.blocks, video)
-        torch.testing.assert_close(model(video), plain, atol=2e-5, rtol=1e-4)
+@torch.no_grad()
+def test_equals_the_plain_forward(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
+    model, video = tiny(**settings), torch.randn(shape)
+    assert may_run_in_chunks(model.blocks, model.patch_embed(video))
+    chunked = model(video)
+    model.set_chunked_inference(False)
+    torch.testing.assert_close(chunked, model(video), atol=2e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_a_clip_is_cut_into_chunks_and_left_as_it_was() -> None:
+    model, video = tiny(), torch.randn(1, 3, 5, 50, 62)
+    before, seen = video.clone(), []
+    original = model.blocks[0].mlp.body.forward
+    model.blocks[0].mlp.body.forward = lambda x: seen.append(x.shape[1]) or original(x)
+    model(video)
+    assert sum(seen) == 5
+    assert len(seen) > 1
+    assert torch.equal(video, before)
 
 
 def test_is_not_used_where_it_would_be_noticed() -> None:
-    model = create_model("fixformer_tiny", num_classes=5).eval()
+    model = tiny()
     x = torch.randn(1, 2, 3, 3, 128)
-    assert not lean.is_lean(model.blocks, x)  # gradients are on
+    assert not may_run_in_chunks(model.blocks, x)  # gradients are on
     with torch.no_grad():
-        assert not lean.is_lean(model.blocks, x.double())
+        assert not may_run_in_chunks(model.blocks, x.double())
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert not lean.is_lean(model.blocks, x)
+            assert not may_run_in_chunks(model.blocks, x)
         handle = model.blocks[0].register_forward_hook(lambda *_: None)
-        assert not lean.is_lean(model.blocks, x)
+        assert not may_run_in_chunks(model.blocks, x)
         handle.remove()
-        assert lean.is_lean(model.blocks, x)
-        assert not lean.is_lean(model.train().blocks, x)
+        assert may_run_in_chunks(model.blocks, x)
+        assert not may_run_in_chunks(model.train().blocks, x)
+
+
+@torch.no_grad()
+def test_small_clips_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    model = tiny()
+    width = model.blocks[0].mlp.body.fc1.out_features
+    tokens = cpu_inference.SMALLEST_BYTES // (4 * width)
+    assert may_run_in_chunks(model.blocks, torch.empty(1, tokens, 1, 1, 128))
+    assert not may_run_in_chunks(model.blocks, torch.empty(1, tokens - 1, 1, 1, 128))
+
+
+class LoraLinear(nn.Linear):
+    """A low-rank update beside frozen weights, as fine-tuning libraries put it in the place of a Linear."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x.mean(-1, keepdim=True)
+
+
+def quantised(linear: nn.Linear) -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, dtype=torch.qint8)[0]
+
+
+def lora(linear: nn.Linear) -> nn.Module:
+    replaced = LoraLinear(linear.in_features, linear.out_features)
+    replaced.load_state_dict(linear.state_dict())
+    return replaced
+
+
+@pytest.mark.parametrize("replace", [lora, quantised])
+@pytest.mark.parametrize(
+    "name", ["mlp.body.fc1", "space.body.qkv", "time.body.proj", "space.body.steps.fixate.gate.fc"]
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@torch.no_grad()
+def test_a_foreign_layer_in_the_place_of_a_linear_takes_the_plain_path(name: str, replace: Any) -> None:
+    model, video = tiny(), torch.randn(1, 3, 5, 50, 62)
+    plain = model(video)
+    parent, _, leaf = name.rpartition(".")
+    setattr(model.blocks[1].get_submodule(parent), leaf, replace(model.blocks[1].get_submodule(name)))
+    assert not may_run_in_chunks(model.blocks, model.patch_embed(video))
+    replaced = model(video)
+    assert not torch.equal(replaced, plain)  # it was called
+    model.set_chunked_inference(False)
+    assert torch.equal(replaced, model(video))

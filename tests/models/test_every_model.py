@@ -141,6 +141,7 @@ def test_a_file_gives_the_model_back(model: VideoModel, tmp_path: Path) -> None:
         assert torch.equal(other(clip()), model(clip()))
 
 
+@pytest.mark.slow
 def test_exports(model: VideoModel) -> None:
     """For one batch size; any size is tested on one model of each class, because it takes far longer."""
     exported = build(model.name, depth=1).eval() if is_small(model.name) else model

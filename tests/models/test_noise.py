@@ -1,5 +1,8 @@
 """Noise is the clip's own, however the batch is divided."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from hypothesis import given
@@ -20,6 +23,24 @@ def test_the_parts_of_a_batch_draw_what_the_whole_draws(parts: list[int], each: 
         start += count
     torch.manual_seed(3)
     assert torch.cat(drawn).equal(torch.rand(total * each, 2))
+
+
+def test_threads_take_turns() -> None:
+    """Each of two threads that train at once draws for its own part."""
+
+    def drawn(start: int) -> torch.Tensor:
+        with share_of_batch(start, start + 1, 2):
+            time.sleep(0.1)  # long enough for the other thread to enter, if it could
+            return clip_noise(torch.arange, 1)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [x.tolist() for x in pool.map(drawn, (0, 1))] == [[0], [1]]
+
+
+def test_a_part_ends_with_its_block_and_refuses_other_batches() -> None:
+    with pytest.raises(AssertionError, match="3 rows of noise for 2 clips"), share_of_batch(0, 2, 4):
+        Dropout(0.5)(torch.ones(3, 2))
+    assert clip_noise(torch.arange, 3).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", [Dropout, DropPath])

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fixformer import create_model, list_models
 from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
-from fixformer.models.attention.kinds import LinearAttend
+from fixformer.models.attention.kinds import LinearAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.base import VideoModel
 from fixformer.models.layers.heads import cell_means
@@ -173,11 +173,29 @@ def test_every_setting_changes_the_model_and_trains(settings: dict[str, Any]) ->
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+def called_in(model: VideoModel) -> list[str]:
+    """The steps of the first attention in the order in which they are called."""
+    called: list[str] = []
+    attention = model.blocks[0].space.body
+    for name in ("associate", "fixate", "attend"):
+        getattr(attention, name).register_forward_pre_hook(lambda *_, name=name: called.append(name))
+    attention.kernel = lambda x, kernel=attention.kernel: called.append("kernel") or kernel(x)
+    model(clip())
+    return called
+
+
 def test_association_first_differs_from_fixation_first_only_in_the_order_of_steps() -> None:
     first, last = tiny(), tiny(order="fixation_first")
-    assert list(first.blocks[0].space.body.steps) == ["associate", "kernel", "fixate"]
-    assert list(last.blocks[0].space.body.steps) == ["kernel", "fixate", "associate"]
     assert first.state_dict().keys() == last.state_dict().keys()
+    assert called_in(first) == ["associate", "associate", "kernel", "kernel", "fixate", "attend"]
+    assert called_in(last) == ["kernel", "kernel", "fixate", "associate", "associate", "attend"]
+
+
+def test_weight_files_keep_the_name_of_the_gate() -> None:
+    """Checkpoints written by every version so far."""
+    names = [name for name in tiny().state_dict() if name.startswith("blocks.0.space.body.")]
+    parts = ("qkv", "steps.fixate.gate.fc", "proj")
+    assert names == [f"blocks.0.space.body.{part}.{kind}" for part in parts for kind in ("weight", "bias")]
 
 
 def test_attention_order() -> None:
@@ -223,6 +241,7 @@ def test_autocast_is_close_and_finite() -> None:
         assert model(1e3 * video).isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"attention": "softmax"}, {"pattern": "joint"}], ids=str)
 def test_compiles_as_one_graph(settings: dict[str, Any]) -> None:
     torch.compiler.reset()
@@ -250,9 +269,9 @@ def test_dropout_and_drop_path_act_in_training_only() -> None:
 
 
 def test_released_reading_always_multiplies_keys_and_values_first() -> None:
-    forms = {m.association for m in tiny(reading="released").modules() if isinstance(m, LinearAttend)}
+    forms = {m.product_order for m in tiny(reading="released").modules() if isinstance(m, LinearAttention)}
     assert forms == {"keys_values"}
-    assert {m.association for m in tiny().modules() if isinstance(m, LinearAttend)} == {"auto"}
+    assert {m.product_order for m in tiny().modules() if isinstance(m, LinearAttention)} == {"auto"}
 
 
 @pytest.mark.parametrize(

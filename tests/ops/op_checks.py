@@ -10,8 +10,8 @@ from torch import Tensor
 GOLDEN_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
 
 
-def load_golden(shared: Path, name: str, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    tensors = load_file(shared / "golden" / f"{name}.safetensors")
+def load_golden(golden_dir: Path, name: str, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    tensors = load_file(golden_dir / f"{name}.safetensors")
     return {key: x.to(dtype) if x.is_floating_point() else x for key, x in tensors.items()}
 
 

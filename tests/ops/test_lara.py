@@ -17,7 +17,7 @@ from op_checks import (
 )
 from torch import Tensor
 
-from fixformer.models.attention.kinds import LaraAttend
+from fixformer.models.attention.kinds import LaraAttention
 from fixformer.ops.lara import (
     LandmarkWeights,
     Samples,
@@ -76,8 +76,8 @@ def grid_landmarks(golden: dict[str, Tensor], options: str, qkv: tuple[Tensor, .
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("options", GRID_OPTIONS)
-def test_golden_grid(shared: Path, options: str, dtype: torch.dtype):
-    golden = load_golden(shared, "op_lara", dtype)
+def test_golden_grid(golden_dir: Path, options: str, dtype: torch.dtype):
+    golden = load_golden(golden_dir, "op_lara", dtype)
     qkv = project_qkv(golden, golden["x"].flatten(1, 2))
     weighting = WEIGHTINGS[options.rsplit(".", 1)[1]]
     y = lara_attention(*qkv, *grid_landmarks(golden, options, qkv), weighting=weighting)
@@ -85,8 +85,8 @@ def test_golden_grid(shared: Path, options: str, dtype: torch.dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden_sequence(shared: Path, dtype: torch.dtype):
-    golden = load_golden(shared, "op_lara", dtype)
+def test_golden_sequence(golden_dir: Path, dtype: torch.dtype):
+    golden = load_golden(golden_dir, "op_lara", dtype)
     q, k, v = project_qkv(golden, golden["x1d"])
     q_bar = segment_means(project_landmarks(q, landmark_weights(golden, "q_bar_gen", 0)), 4)
     k_bar = segment_means(project_landmarks(k, landmark_weights(golden, "k_bar_gen", 0)), 4)
@@ -101,9 +101,9 @@ def test_golden_sequence(shared: Path, dtype: torch.dtype):
         ("x", (6, 6), 2, "pool-mixed.light.mis-opt"),
     ],
 )
-def test_the_module_is_the_released_one_on_lines_and_planes(shared: Path, x, grid, linear, out):
-    golden = load_golden(shared, "op_lara")
-    attend = LaraAttend(width=8, landmarks=4).double().eval()
+def test_the_module_is_the_released_one_on_lines_and_planes(golden_dir: Path, x, grid, linear, out):
+    golden = load_golden(golden_dir, "op_lara")
+    attend = LaraAttention(width=8, landmarks=4).double().eval()
     for landmarks, prefix in ((attend.query_landmarks, "q_bar_gen"), (attend.key_landmarks, "k_bar_gen")):
         parameters = (landmarks.fc.weight, landmarks.fc.bias, landmarks.norm.weight, landmarks.norm.bias)
         for parameter, weight in zip(parameters, landmark_weights(golden, prefix, linear), strict=True):

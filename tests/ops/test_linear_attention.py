@@ -12,7 +12,7 @@ from torch import Tensor
 from fixformer.models.attention.fixation import SharedFixation
 from fixformer.ops import (
     KERNELS,
-    cheaper_association,
+    cheaper_product_order,
     elu1,
     linear_attention,
     linear_attention_matrix,
@@ -20,7 +20,7 @@ from fixformer.ops import (
     relu,
 )
 
-ASSOCIATIONS = ["auto", "keys_values", "queries_keys"]
+PRODUCT_ORDERS = ["auto", "keys_values", "queries_keys"]
 
 
 def qkv(batch: int, heads: int, tokens: int, width: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -39,8 +39,8 @@ def check_golden(golden: dict[str, Tensor], dtype: torch.dtype, tolerance: float
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 @pytest.mark.parametrize(("name", "kernel"), [("relu", relu), ("elu", elu1)])
-def test_golden(shared: Path, name: str, kernel, dtype: torch.dtype, tolerance: float) -> None:
-    check_golden(load_file(shared / f"golden/op_{name}_linear.safetensors"), dtype, tolerance, kernel)
+def test_golden(golden_dir: Path, name: str, kernel, dtype: torch.dtype, tolerance: float) -> None:
+    check_golden(load_file(golden_dir / f"op_{name}_linear.safetensors"), dtype, tolerance, kernel)
 
 
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 70), st.sampled_from([1, 3, 8, 16, 33]))
@@ -48,7 +48,7 @@ def test_golden(shared: Path, name: str, kernel, dtype: torch.dtype, tolerance: 
 def test_equals_the_reference_forward_and_gradient(batch: int, heads: int, tokens: int, width: int) -> None:
     for kernel in KERNELS.values():
         results = []
-        for attend in (*(_forced(a) for a in ASSOCIATIONS), linear_attention_reference):
+        for attend in (*(_forced(a) for a in PRODUCT_ORDERS), linear_attention_reference):
             q, k, v = (x.requires_grad_() for x in qkv(batch, heads, tokens, width))
             y = attend(kernel(q), kernel(k), v)
             results.append([y, *torch.autograd.grad(y.square().sum(), (q, k, v))])
@@ -57,16 +57,16 @@ def test_equals_the_reference_forward_and_gradient(batch: int, heads: int, token
                 torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-9)
 
 
-def _forced(association):
-    return lambda q, k, v: linear_attention(q, k, v, association=association)
+def _forced(product_order):
+    return lambda q, k, v: linear_attention(q, k, v, product_order=product_order)
 
 
-@pytest.mark.parametrize("association", ASSOCIATIONS)
+@pytest.mark.parametrize("product_order", PRODUCT_ORDERS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
-def test_low_precision_inputs_are_accumulated_in_float32(association, dtype: torch.dtype, tolerance: float) -> None:
+def test_low_precision_inputs_are_accumulated_in_float32(product_order, dtype: torch.dtype, tolerance: float) -> None:
     q, k, v = qkv(2, 3, 301, 16)
     exact = linear_attention_reference(relu(q), relu(k), v)
-    y = linear_attention(*(x.to(dtype) for x in (relu(q), relu(k), v)), association=association)
+    y = linear_attention(*(x.to(dtype) for x in (relu(q), relu(k), v)), product_order=product_order)
     assert y.dtype == dtype
     torch.testing.assert_close(y.double(), exact, atol=tolerance, rtol=tolerance)
 
@@ -74,15 +74,15 @@ def test_low_precision_inputs_are_accumulated_in_float32(association, dtype: tor
 def test_unequal_numbers_of_queries_and_keys() -> None:
     q, k, v = (*qkv(1, 2, 5, 8)[:1], *qkv(1, 2, 90, 8)[1:])
     expected = linear_attention_reference(relu(q), relu(k), v)
-    for association in ASSOCIATIONS:
-        torch.testing.assert_close(_forced(association)(relu(q), relu(k), v), expected)
+    for product_order in PRODUCT_ORDERS:
+        torch.testing.assert_close(_forced(product_order)(relu(q), relu(k), v), expected)
 
 
-def test_cheaper_association_is_the_one_with_fewer_products() -> None:
-    assert cheaper_association(16, 16, 64) == "queries_keys"
-    assert cheaper_association(63, 63, 64) == "queries_keys"
-    assert cheaper_association(289, 289, 64) == "keys_values"
-    assert cheaper_association(1, 10_000, 64) == "queries_keys"
+def test_cheaper_product_order_is_the_one_with_fewer_products() -> None:
+    assert cheaper_product_order(16, 16, 64) == "queries_keys"
+    assert cheaper_product_order(63, 63, 64) == "queries_keys"
+    assert cheaper_product_order(289, 289, 64) == "keys_values"
+    assert cheaper_product_order(1, 10_000, 64) == "queries_keys"
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -126,15 +126,15 @@ def test_constant_values_and_a_single_token_come_back() -> None:
     torch.testing.assert_close(linear_attention(*one), one[2], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
-def test_gradcheck(association) -> None:
+@pytest.mark.parametrize("product_order", ["keys_values", "queries_keys"])
+def test_gradcheck(product_order) -> None:
     q, k, v = (x.requires_grad_() for x in qkv(1, 2, 5, 4))
-    assert torch.autograd.gradcheck(lambda q, k, v: _forced(association)(elu1(q), elu1(k), v), (q, k, v))
+    assert torch.autograd.gradcheck(lambda q, k, v: _forced(product_order)(elu1(q), elu1(k), v), (q, k, v))
 
 
 @pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
-def test_gradcheck_of_the_papers_attention(association, gated: bool) -> None:
+@pytest.mark.parametrize("product_order", ["keys_values", "queries_keys"])
+def test_gradcheck_of_the_papers_attention(product_order, gated: bool) -> None:
     """systems.md F14, A0: ReLU away from its kink, and the gate that sees q, k and v."""
     torch.manual_seed(0)
     fixate = SharedFixation(4, 3).double()
@@ -146,8 +146,8 @@ def test_gradcheck_of_the_papers_attention(association, gated: bool) -> None:
         q, k = relu(q), relu(k)
         if gated:
             named = dict(zip(dict(fixate.named_parameters()), parameters, strict=True))
-            q, k, v = torch.func.functional_call(fixate, named, (q, k, v))
-        return _forced(association)(q, k, v)
+            q, k = torch.func.functional_call(fixate, named, (q, k, v))
+        return _forced(product_order)(q, k, v)
 
     assert torch.autograd.gradcheck(attend, leaves)
 

@@ -25,15 +25,15 @@ def random_projections(tokens: int, slots: int) -> tuple[torch.Tensor, torch.Ten
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden(shared, dtype):
-    golden = load_golden(shared, "op_linformer", dtype)
+def test_golden(golden_dir, dtype):
+    golden = load_golden(golden_dir, "op_linformer", dtype)
     assert_matches_golden(golden, lambda q, k, v: linformer_attention(q, k, v, golden["E"], golden["F"]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(("tokens", "expected"), [(20, "module.out"), (16, "module.out_short")])
-def test_golden_module(shared, dtype, tokens, expected):
-    golden = load_golden(shared, "op_linformer", dtype)
+def test_golden_module(golden_dir, dtype, tokens, expected):
+    golden = load_golden(golden_dir, "op_linformer", dtype)
     w = {name.removeprefix("weights."): x for name, x in golden.items() if name.startswith("weights.")}
     x = golden["module.x"][:, :tokens]
     q, k, v = (F.linear(x, w[f"to_{name}.weight"]).unflatten(-1, (2, 8)).transpose(1, 2) for name in "qkv")

@@ -20,14 +20,14 @@ from fixformer.ops.nystrom import iterative_pinv, nystrom_attention, nystrom_att
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden(shared, dtype):
-    golden = load_golden(shared, "op_nystrom", dtype)
+def test_golden(golden_dir, dtype):
+    golden = load_golden(golden_dir, "op_nystrom", dtype)
     assert_matches_golden(golden, partial(nystrom_attention, num_landmarks=5, per_matrix_start=False))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden_start_per_matrix_and_uneven_segments(shared, dtype):
-    golden = load_golden(shared, "op_nystrom", dtype)
+def test_golden_start_per_matrix_and_uneven_segments(golden_dir, dtype):
+    golden = load_golden(golden_dir, "op_nystrom", dtype)
     q, k, v = (golden[name] for name in "qkv")
     assert_close(nystrom_attention(q, k, v, 5), golden["exact_init.out"], GOLDEN_TOLERANCE[dtype])
     shorter = (x[:, :, :19] for x in (q, k, v))

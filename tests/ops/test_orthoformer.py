@@ -30,16 +30,16 @@ def starts(batch: int, heads: int, tokens: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden(shared, dtype):
-    golden = load_golden(shared, "op_orthoformer", dtype)
+def test_golden(golden_dir, dtype):
+    golden = load_golden(golden_dir, "op_orthoformer", dtype)
     start = golden["start_index"]
     assert torch.equal(select_landmarks(golden["q"], start, 6), golden["landmark_order"])
     assert_matches_golden(golden, partial(orthoformer_attention, start_BH=start, num_landmarks=6))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_golden_per_frame(shared, dtype):
-    golden = load_golden(shared, "op_orthoformer", dtype)
+def test_golden_per_frame(golden_dir, dtype):
+    golden = load_golden(golden_dir, "op_orthoformer", dtype)
     q, k, v = (golden[name] for name in "qkv")
     start = golden["per_frame.start_index"]
     assert torch.equal(select_landmarks(q, start, 6), golden["per_frame.landmark_order"])

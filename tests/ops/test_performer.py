@@ -30,15 +30,15 @@ def draw(num_features: int, head_dim: int, seed: int = 0, **kwargs: str) -> torc
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
-def test_golden(shared, dtype, association):
-    golden = load_golden(shared, "op_performer", dtype)
-    attend = partial(performer_attention, projection_RE=golden["projection_matrix"], association=association)
+@pytest.mark.parametrize("product_order", ["keys_values", "queries_keys"])
+def test_golden(golden_dir, dtype, product_order):
+    golden = load_golden(golden_dir, "op_performer", dtype)
+    attend = partial(performer_attention, projection_RE=golden["projection_matrix"], product_order=product_order)
     assert_matches_golden(golden, attend)
 
 
-def test_golden_features(shared):
-    golden = load_golden(shared, "op_performer")
+def test_golden_features(golden_dir):
+    golden = load_golden(golden_dir, "op_performer")
     assert_close(query_features(golden["q"], golden["projection_matrix"]), golden["phi_q"], 1e-11)
     assert_close(key_features(golden["k"], golden["projection_matrix"]), golden["phi_k"], 1e-11)
 
@@ -62,10 +62,12 @@ def test_twins_agree_with_one_projection_per_head():
     assert_twins_agree(fast, naive, random_qkv(2, 3, 37, 16))
 
 
-@pytest.mark.parametrize("association", ["keys_values", "queries_keys"])
-def test_equals_the_explicit_attention_matrix(association):
+@pytest.mark.parametrize("product_order", ["keys_values", "queries_keys"])
+def test_equals_the_explicit_attention_matrix(product_order):
     inputs = (*random_qkv(2, 3, 37, 16), draw(64, 16))
-    assert_close(performer_attention(*inputs, association=association), performer_attention_reference(*inputs), 1e-12)
+    assert_close(
+        performer_attention(*inputs, product_order=product_order), performer_attention_reference(*inputs), 1e-12
+    )
 
 
 def test_float32_and_half_precision():

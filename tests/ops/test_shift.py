@@ -34,8 +34,8 @@ def numbered(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize("segment", [4, 8])
 @pytest.mark.parametrize("divisor", [4, 8])
-def test_released_temporal_shift_is_golden(shared: Path, segment: int, divisor: int) -> None:
-    golden = load_file(shared / "golden/shifts.safetensors")
+def test_released_temporal_shift_is_golden(golden_dir: Path, segment: int, divisor: int) -> None:
+    golden = load_file(golden_dir / "shifts.safetensors")
     x = golden["temporal.x"].float()
     clips = x.view(-1, segment, *x.shape[2:])
     shifted = shift(clips, released_time_groups(x.shape[-1], divisor)).view_as(x)
@@ -47,8 +47,8 @@ def test_released_temporal_shift_is_golden(shared: Path, segment: int, divisor: 
     [("spatial", kind, size) for kind in RELEASED_SPACE for size in (1, 2)]
     + [("spatial4", k, 4) for k in RELEASED_SPACE],
 )
-def test_released_spatial_shift_is_golden(shared: Path, data: str, kind: str, size: int) -> None:
-    golden = load_file(shared / "golden/shifts.safetensors")
+def test_released_spatial_shift_is_golden(golden_dir: Path, data: str, kind: str, size: int) -> None:
+    golden = load_file(golden_dir / "shifts.safetensors")
     x = golden[f"{data}.x"].float()
     groups = RELEASED_SPACE[kind](x.shape[-1], size)
     expected = golden[f"{data}.{kind}_size{size}"].float()

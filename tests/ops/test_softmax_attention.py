@@ -13,8 +13,8 @@ from fixformer.ops import softmax_attention, softmax_attention_matrix, softmax_a
 
 @pytest.mark.parametrize("attend", [softmax_attention, softmax_attention_reference])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
-def test_golden(shared: Path, attend, dtype: torch.dtype, tolerance: float) -> None:
-    golden = load_file(shared / "golden/op_softmax.safetensors")
+def test_golden(golden_dir: Path, attend, dtype: torch.dtype, tolerance: float) -> None:
+    golden = load_file(golden_dir / "op_softmax.safetensors")
     q, k, v = (golden[name].to(dtype).requires_grad_() for name in "qkv")
     out = attend(q, k, v)
     torch.testing.assert_close(out.double(), golden["out"], atol=tolerance, rtol=0)

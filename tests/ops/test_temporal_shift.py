@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from fixformer.ops.temporal_shift import temporal_shift, temporal_shift_reference
 
 
-def test_matches_the_golden_shift(shared: Path) -> None:
-    golden = load_file(shared / "golden" / "shifts.safetensors")
+def test_matches_the_golden_shift(golden_dir: Path) -> None:
+    golden = load_file(golden_dir / "shifts.safetensors")
     x_BTCHW = golden["tsm.x"]
     T, C = x_BTCHW.shape[1:3]
     out = temporal_shift(x_BTCHW.flatten(0, 1), T, C // 8)

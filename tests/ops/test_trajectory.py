@@ -60,8 +60,8 @@ def orthoformer_stage(q: Tensor, k: Tensor, v: Tensor, num_frames: int) -> Tenso
         ("one_frame.out", 1, softmax_trajectories),
     ],
 )
-def test_golden(shared, suffix, frames, trajectories, variant, dtype):
-    golden = load_golden(shared, "op_trajectory", dtype)
+def test_golden(golden_dir, suffix, frames, trajectories, variant, dtype):
+    golden = load_golden(golden_dir, "op_trajectory", dtype)
     x = golden["x"][:, : 1 + frames * 6]
     qkv = F.linear(x, golden["weights.qkv.weight"], golden["weights.qkv.bias"])
     q, k, v = qkv.unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fixformer.models.attention.kinds import PerformerAttend
+from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.training.ema import Ema
 from fixformer.training.loss import soft_cross_entropy
 
@@ -39,7 +39,7 @@ def test_borrowing_the_model_leaves_no_trace() -> None:
 
 
 def test_batch_statistics_are_averaged_and_random_features_copied() -> None:
-    model = nn.Sequential(nn.BatchNorm1d(4), PerformerAttend(4, 8, redraw_every=1))
+    model = nn.Sequential(nn.BatchNorm1d(4), PerformerAttention(4, 8, redraw_every=1))
     ema = Ema(model, decay=0.9)
     for step in range(20):
         model[0](torch.randn(8, 4) + 3)

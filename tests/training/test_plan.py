@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import get_recipe
-from fixformer.models.registry import list_settings
+from fixformer.models.registry import model_setting_types
 from fixformer.training.plan import Plan, make_plan
 
 
@@ -20,7 +22,7 @@ class Videos:
 
 def planned(**settings: Any) -> Plan:
     fixed = {"data.path": "x", "cache": "y", "warmup_epochs": 0, "patch_size": 8, "keep_short_side": 72}
-    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings}, list_settings)
+    config = apply_overrides(get_recipe("lsa64"), {**fixed, **settings}, model_setting_types)
     return make_plan(config, Videos())  # type: ignore[arg-type]
 
 
@@ -31,6 +33,7 @@ def test_memory_of_lsa64_is_what_was_measured() -> None:
     assert "estimated" in str(plan)
 
 
+@pytest.mark.slow
 def test_the_largest_stage_counts() -> None:
     small = planned(stages="8x48:2", batch_size=16).memory_mb
     assert planned(stages="8x48:1,12x64:1", batch_size=16).memory_mb > 2 * small

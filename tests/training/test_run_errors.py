@@ -136,6 +136,7 @@ def test_a_plan_starts_nothing(settings: dict[str, Any], tmp_path: Path) -> None
     assert '"lr": 0.002' in text
 
 
+@pytest.mark.slow
 def test_memory_grows_with_the_batch_and_shrinks_with_recomputing(settings: dict[str, Any]) -> None:
     deep = {**settings, "depth": 8}
     small, large = (plan(**{**deep, "batch_size": batch}).memory_mb for batch in (2, 16))

@@ -1,8 +1,5 @@
 """The learning rate over a run, held against the released code's own values."""
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +9,8 @@ from fixformer.config.recipes import get_recipe
 from fixformer.training.schedule import cosine, learning_rate
 
 
-def test_every_value_of_the_released_schedule(shared: Path) -> None:
-    cases = json.loads((shared / "golden" / "sampling.json").read_text())["learning_rate"]["cases"]
+def test_every_value_of_the_released_schedule(golden_sampling: dict) -> None:
+    cases = golden_sampling["learning_rate"]["cases"]
     assert len(cases) == 5
     for case in cases:
         solver = case["solver"]
@@ -30,8 +27,8 @@ def test_every_value_of_the_released_schedule(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "case"), [("ssv2_released", 0), ("k400_released", 1), ("k600_released", 2), ("ssv2", 3), ("k400", 4)]
 )
-def test_recipes_have_the_schedule_of_their_case(shared: Path, name: str, case: int) -> None:
-    golden = json.loads((shared / "golden" / "sampling.json").read_text())["learning_rate"]["cases"][case]
+def test_recipes_have_the_schedule_of_their_case(golden_sampling: dict, name: str, case: int) -> None:
+    golden = golden_sampling["learning_rate"]["cases"][case]
     config = get_recipe(name)
     for epoch, value in golden["lr_at_epoch"]:
         assert learning_rate(config.optim, config.epochs, epoch) == pytest.approx(value, rel=1e-12)

@@ -182,6 +182,7 @@ def test_a_pipe_with_the_wrong_shard_is_one_sentence(run_piped: Run, shards: Pat
     assert "Traceback" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_unreadable_videos(run_piped: Run, piped: dict[str, Any], shards: Path, tmp_path: Path) -> None:
     """In training an error with its name; in testing a listed failure."""
     damaged = tmp_path / "damaged"

@@ -1,9 +1,9 @@
 """Speed and memory of every kind of attention over the number of tokens, and where each overtakes fused softmax.
 
-What is timed is one attention within one frame: from queries, keys and values of all heads, still token by token, to
-the output of the heads. That holds association, kernel and fixation where a kind has them, the attention itself, and
-the copies into its layout. The projections before and after, which all kinds share, and the rest of a block are not in
-it. "forward+backward" goes back to q, k, v and to the parameters between the projections.
+What is timed is one attention within one frame, without its projections (`Attention.between_projections`): association,
+kernel and fixation where a kind has them, the attention itself, and the copies into its layout and back. The
+projections, which all kinds share, and the rest of a block are left out. "forward+backward" computes the gradients of
+q, k, v and of the parameters between the projections.
 """
 
 import math
@@ -14,12 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from fixformer.bench.attention_speed_worker import Job
+from fixformer.bench.attention_speed_worker import AttentionSpeedJob
 from fixformer.bench.process import measure_apart
 from fixformer.errors import UnknownName, UserError
-from fixformer.runtime.console import console
 from fixformer.runtime.machine import describe_machine
 from fixformer.runtime.progress import counting
 
@@ -62,7 +59,7 @@ def bench_attention(
     with counting("", len(turns)) as progress:
         for kind, backward in turns:
             progress.begin(f"{kind} {PASSES[backward]}")
-            job = Job(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds)
+            job = AttentionSpeedJob(KINDS[kind], sorted(set(sides)), HEADS, HEAD_DIM, backward, threads, seconds)
             done = measure_apart("fixformer.bench.attention_speed_worker", job, f"{kind} attention")
             rates.append(done["sgemm_gmacs"])
             for row in done["rows"]:
@@ -115,33 +112,6 @@ def _crossover(times: dict[int, float], twin: dict[int, float]) -> float | None:
         if y >= 0:
             return math.exp(x + (later_x - x) * y / (y - later_y))
     return float(min(times))
-
-
-def print_attention_bench(result: dict[str, Any]) -> None:
-    """Milliseconds at each length, and where each kind overtakes softmax."""
-    machine, rows = result["machine"], result["rows"]
-    lengths = sorted({row["tokens"] for row in rows})
-    what = f"{HEADS} heads x {HEAD_DIM}, float32, batch 1, milliseconds"
-    title = f"{what}; {machine['threads']} threads, {machine['cpu']}"
-    table = Table(box=None, title=title, title_justify="left", header_style="bold")
-    for column in ("attention", "pass", *(f"{tokens:,}" for tokens in lengths), "MB at the longest", "overtakes at"):
-        table.add_column(column, justify="left" if column in ("attention", "pass") else "right")
-    for name in PASSES.values():
-        for kind in result["settings"]:
-            own = {row["tokens"]: row for row in rows if (row["attention"], row["pass"]) == (kind, name)}
-            cells = [f"{own[tokens]['seconds'] * 1e3:.1f}" for tokens in lengths]
-            memory = f"{own[lengths[-1]]['memory_bytes'] / 2**20:.0f}"
-            table.add_row(kind, name, *cells, memory, _overtakes(result, kind, name))
-    console().print(table)
-    loads = f"load average {machine['load_average']:.2f} before, {machine['load_average_after']:.2f} after"
-    console().print(f"{loads}; one multiply at {machine['sgemm_gmacs_per_second']:.0f} GMAC/s", style="dim")
-
-
-def _overtakes(result: dict[str, Any], kind: str, name: str) -> str:
-    if kind == TWIN:
-        return ""
-    tokens = result["crossover_tokens"][kind][name]
-    return "not here" if tokens is None else f"{tokens:,.0f} tokens"
 
 
 def plot_attention_bench(result: dict[str, Any], path: Path) -> None:

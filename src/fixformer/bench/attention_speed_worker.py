@@ -3,16 +3,11 @@
 Shapes: one frame of S x S = N tokens, h heads, E head width.
 """
 
-import ctypes
-import gc
 import json
-import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,12 +16,13 @@ from torch import Tensor
 from fixformer.config import ModelConfig
 from fixformer.models.attention.module import Attention, build_attention
 from fixformer.runtime.machine import sgemm_gmacs
+from fixformer.runtime.memory import peak_memory, reset_peak_memory
 
-MOST_REPEATS = 50
+MOST_REPEATS = 50  # of the shortest sequences: enough for a minimum
 
 
 @dataclass(frozen=True)
-class Job:
+class AttentionSpeedJob:
     """Sequences of `sides`² tokens, smallest first, through the attention that settings of our Transformer describe."""
 
     settings: dict[str, Any]
@@ -39,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Measured:
+class AttentionSpeed:
     """Seconds of each repeat, and the most memory the attention took beyond its inputs, in bytes."""
 
     side: int
@@ -47,18 +43,24 @@ class Measured:
     memory: int
 
 
-def measure(job: Job) -> Iterator[Measured]:
+def measure(job: AttentionSpeedJob) -> Iterator[AttentionSpeed]:
     torch.set_num_threads(job.threads)
-    _run(*_prepare(job, job.sides[0]), job.backward)  # the first call of all loads code, which is no one's memory
+    # The first call loads code, which must not count as memory of the shortest sequence.
+    _run(*_prepare(job, job.sides[0]), job.backward)
     for side in job.sides:
         attention, inputs = _prepare(job, side)
-        before = _reset_peak()
+        before = reset_peak_memory()
         _run(attention, inputs, job.backward)
-        memory = max(_status("VmHWM") - before, 0)
-        yield Measured(side, _repeat(attention, inputs, job), memory)
+        memory = max(peak_memory() - before, 0)
+        seconds: list[float] = []
+        while not seconds or (sum(seconds) < job.seconds and len(seconds) < MOST_REPEATS):
+            start = time.perf_counter()
+            _run(attention, inputs, job.backward)
+            seconds.append(time.perf_counter() - start)
+        yield AttentionSpeed(side, seconds, memory)
 
 
-def _prepare(job: Job, side: int) -> tuple[Attention, tuple[Tensor, ...]]:
+def _prepare(job: AttentionSpeedJob, side: int) -> tuple[Attention, tuple[Tensor, ...]]:
     torch.manual_seed(0)
     config = ModelConfig(embed_dim=job.heads * job.head_dim, num_heads=job.heads, **job.settings)
     config.validate()
@@ -69,48 +71,16 @@ def _prepare(job: Job, side: int) -> tuple[Attention, tuple[Tensor, ...]]:
 
 
 def _run(attention: Attention, inputs: tuple[Tensor, ...], backward: bool) -> None:
-    """All of an attention between its two projections, which are the same for every kind."""
+    """The model's own code without the two projections, which are the same for every kind."""
     with torch.set_grad_enabled(backward):
-        q, k, v = inputs
-        for step in attention.steps.values():
-            q, k, v = step(q, k, v)
-        y_GhNE = attention.attend(*map(attention.axis.sequences, (q, k, v)), attention.axis.grid(q.shape[1:4]))
+        y_BTHWD = attention.between_projections(*inputs)
     if backward:
-        y_GhNE.backward(torch.ones_like(y_GhNE))
+        y_BTHWD.backward(torch.ones_like(y_BTHWD))
         for x in (*inputs, *attention.parameters()):
             x.grad = None
 
 
-def _repeat(attention: Attention, inputs: tuple[Tensor, ...], job: Job) -> list[float]:
-    seconds: list[float] = []
-    while not seconds or (sum(seconds) < job.seconds and len(seconds) < MOST_REPEATS):
-        start = time.perf_counter()
-        _run(attention, inputs, job.backward)
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
-def _reset_peak() -> int:
-    """Give free memory back, forget the peak so far, and return what is in use."""
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
-    with suppress(OSError):  # Linux only; elsewhere lengths grow, so that the peak so far is the last one's
-        Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def _status(field: str) -> int:
-    """A field of this process's memory in bytes; elsewhere than on Linux its peak so far."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    line = next(line for line in status.read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) * 1024
-
-
 if __name__ == "__main__":
-    job = Job(**json.loads(sys.argv[1]))
+    job = AttentionSpeedJob(**json.loads(sys.argv[1]))
     rows = [asdict(measured) for measured in measure(job)]
     print(json.dumps({"rows": rows, "sgemm_gmacs": sgemm_gmacs()}))

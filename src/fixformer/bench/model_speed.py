@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.table import Table
-
-from fixformer.bench.model_speed_worker import Job, Measured
+from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
 from fixformer.bench.process import measure_apart
 from fixformer.errors import UserError
 from fixformer.models.cost import Cost, cost
-from fixformer.runtime.console import console
 from fixformer.runtime.machine import describe_machine
 from fixformer.runtime.progress import counting
 
@@ -21,6 +18,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ours": {},
     "softmax": {"attention": "softmax", "fixation": "none", "association": "none"},
 }
+# A pass of more multiply-accumulates than this takes half a minute: it is run once, without a warm-up, as its own mean.
 LONG_MACS = 0.7e12
 
 
@@ -46,31 +44,32 @@ def bench_model(
     grid = [(count, size, False) for size in sizes for count in frames] + [(frames[0], sizes[0], True)]
     cases = [Case(*point, variant) for point in grid for variant in VARIANTS]
     costs = {case: cost(name, case.frames, case.size, **VARIANTS[case.variant]) for case in cases}
-    # A pass that takes a minute is its own average.
-    turns = [case for turn in range(rounds) for case in cases if turn == 0 or not _is_long(costs[case])]
+    is_long = {case: costs[case].executed_macs > LONG_MACS for case in cases}
+    turns = [case for turn in range(rounds) for case in cases if turn == 0 or not is_long[case]]
     machine = describe_machine(threads)
-    measured: dict[Case, list[Measured]] = {case: [] for case in cases}
+    measured: dict[Case, list[ModelSpeed]] = {case: [] for case in cases}
     with counting("", len(turns)) as progress:
         for case in turns:
             progress.begin(f"{case.variant} {case.frames}x{case.size}")
-            measured[case].append(_run(name, case, threads, _is_long(costs[case])))
+            once = is_long[case] or case.backward
+            job = ModelSpeedJob(
+                *(name, case.frames, case.size, VARIANTS[case.variant], case.backward, threads),
+                repeats=1 if once else 3,
+                warm_up=not is_long[case],
+            )
+            measured[case].append(measure_model(job))
             progress.advance()
     rows = [_row(case, costs[case], measured[case]) for case in cases]
     return {"model": name, "dtype": "float32", "batch": 1, "machine": machine, "rows": rows, "slope": _slopes(rows)}
 
 
-def _is_long(cost: Cost) -> bool:
-    return cost.executed_macs > LONG_MACS
+def measure_model(job: ModelSpeedJob) -> ModelSpeed:
+    """One job in a process of its own."""
+    what = f"{job.model} at {job.frames}x{job.size}"
+    return ModelSpeed(**measure_apart("fixformer.bench.model_speed_worker", job, what))
 
 
-def _run(name: str, case: Case, threads: int, is_long: bool) -> Measured:
-    repeats = 1 if is_long or case.backward else 3
-    settings = VARIANTS[case.variant]
-    job = Job(name, case.frames, case.size, settings, case.backward, threads, repeats, warm_up=not is_long)
-    return Measured(**measure_apart("fixformer.bench.model_speed_worker", job, f"{name} at {case.frames}x{case.size}"))
-
-
-def _row(case: Case, cost: Cost, measured: list[Measured]) -> dict[str, Any]:
+def _row(case: Case, cost: Cost, measured: list[ModelSpeed]) -> dict[str, Any]:
     seconds = [second for one in measured for second in one.seconds]
     rates = [rate for one in measured for rate in one.sgemm_gmacs]
     shares = [cost.executed_macs / second / 1e9 / rate for second, rate in zip(seconds, rates, strict=True)]
@@ -99,35 +98,6 @@ def _slopes(rows: list[dict[str, Any]]) -> dict[str, float]:
         if len(set(points)) > 1:
             slopes[variant] = statistics.linear_regression(*zip(*points, strict=True)).slope
     return slopes
-
-
-def print_bench(result: dict[str, Any]) -> None:
-    """The rows, ours beside the twin."""
-    machine = result["machine"]
-    title = f"{result['model']}, float32, batch 1, {machine['threads']} threads, {machine['cpu']}"
-    table = Table(box=None, title=title, title_justify="left", header_style="bold")
-    for column in ("clip", "pass", "ours s", "softmax s", "softmax / ours", "ours of SGEMM", "ours GB", "softmax GB"):
-        table.add_column(column, justify="right")
-    for ours, twin in _pairs(result["rows"]):
-        table.add_row(
-            f"{ours['frames']}x{ours['size']}",
-            "forward+backward" if ours["backward"] else "forward",
-            f"{ours['seconds']:.2f}",
-            f"{twin['seconds']:.2f}",
-            f"{twin['seconds'] / ours['seconds']:.2f}",
-            f"{ours['share_of_sgemm']:.1%}" if ours["share_of_sgemm"] else "",
-            f"{ours['peak_memory_bytes'] / 2**30:.2f}",
-            f"{twin['peak_memory_bytes'] / 2**30:.2f}",
-        )
-    console().print(table)
-    slopes = ", ".join(f"{variant} {slope:.3f}" for variant, slope in result["slope"].items())
-    console().print(
-        f"log-log slope of time over pixels: {slopes}; load average {machine['load_average']:.2f}", style="dim"
-    )
-
-
-def _pairs(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return list(zip(rows[::2], rows[1::2], strict=True))
 
 
 def plot_bench(result: dict[str, Any], path: Path) -> None:

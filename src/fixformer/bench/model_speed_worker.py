@@ -9,14 +9,19 @@ from typing import Any
 
 import torch
 
+from fixformer.models import cpu_inference
 from fixformer.models.registry import create_model
+from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
 
 
 @dataclass(frozen=True)
-class Job:
-    """Forward, or forward and backward, of one model on one random clip."""
+class ModelSpeedJob:
+    """Forward, or forward and backward, of one model on one random clip.
+
+    `chunked` forces inference in chunks on or off at any clip size; None leaves it to the model.
+    """
 
     model: str
     frames: int
@@ -26,10 +31,11 @@ class Job:
     threads: int = 2
     repeats: int = 2
     warm_up: bool = True
+    chunked: bool | None = None
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelSpeed:
     """Seconds of each repeat, the machine's matrix-multiply rate around each, resident memory in bytes."""
 
     seconds: list[float]
@@ -38,10 +44,14 @@ class Measured:
     memory_peak: int
 
 
-def measure(job: Job) -> Measured:
+def measure(job: ModelSpeedJob) -> ModelSpeed:
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
     model = create_model(job.model, num_frames=job.frames, image_size=job.size, **job.settings).eval()
+    if job.chunked is not None:
+        assert isinstance(model, VideoTransformer)
+        model.set_chunked_inference(job.chunked)
+        cpu_inference.SMALLEST_BYTES = 0
     video = torch.randn(1, 3, job.frames, job.size, job.size)
     before = peak_memory()
     if job.warm_up:
@@ -52,8 +62,8 @@ def measure(job: Job) -> Measured:
         _run(model, video, job.backward)
         seconds.append(time.perf_counter() - start)
         rates.append(sgemm_gmacs())
-    # A machine's clock and its neighbours change from second to second: each repeat is held against its own moment.
-    return Measured(seconds, [sum(pair) / 2 for pair in pairwise(rates)], before, peak_memory())
+    # A machine's clock and its load change from second to second: each repeat is compared with its own moment.
+    return ModelSpeed(seconds, [sum(pair) / 2 for pair in pairwise(rates)], before, peak_memory())
 
 
 def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
@@ -65,4 +75,4 @@ def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure(Job(**json.loads(sys.argv[1]))))))
+    print(json.dumps(asdict(measure(ModelSpeedJob(**json.loads(sys.argv[1]))))))

@@ -13,7 +13,7 @@ import numpy as np
 
 from fixformer.data.video import open_video
 
-Reader = Callable[[str, Sequence[int]], np.ndarray]
+ReadClip = Callable[[str, Sequence[int]], np.ndarray]
 
 
 def ours(path: str, indices: Sequence[int]) -> np.ndarray:
@@ -74,11 +74,11 @@ def torchcodec(path: str, indices: Sequence[int]) -> np.ndarray:
     return frames
 
 
-def available_readers() -> tuple[dict[str, Reader], dict[str, str]]:
+def available_readers() -> tuple[dict[str, ReadClip], dict[str, str]]:
     """The readers that can be imported, ours first, and why the others cannot."""
-    readers: dict[str, Reader] = {"fixformer": ours, "PyAV in order": pyav}
+    readers: dict[str, ReadClip] = {"fixformer": ours, "PyAV in order": pyav}
     absent = {}
-    optional: dict[str, dict[str, Reader]] = {
+    optional: dict[str, dict[str, ReadClip]] = {
         "cv2": {"OpenCV": opencv, "OpenCV seeking": opencv_seek},
         "torchcodec.decoders": {"torchcodec": torchcodec},
     }

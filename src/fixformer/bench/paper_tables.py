@@ -1,6 +1,5 @@
 """The paper's Tables 1 and 2 with our own parameters and GFLOPs beside the printed ones, and its Figure 1."""
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,9 @@ import torch
 from torch import nn
 
 from fixformer.bench.paper_rows import TABLES, Row
-from fixformer.errors import UnknownName
 from fixformer.models.base import VideoModel
 from fixformer.models.cost import as_published, count_macs, count_params
 from fixformer.models.registry import create_model
-from fixformer.runtime.console import print_json
-from fixformer.runtime.files import write_json, write_text
 
 # Printed numbers have three digits or more; closer than this they are the same number.
 AGREE = 0.01
@@ -147,19 +143,3 @@ def plot_figure_1(tables: dict[str, list[dict[str, Any]]], path: Path) -> None:
         axes.margins(x=0.2, y=0.1)
     figure.suptitle("Linear video Transformers. Accuracies are quoted from the paper, not measured here.", fontsize=9)
     save_figure(figure, path)
-
-
-def cost_table(table: str, out: Path | None = None, as_json: bool = False) -> None:
-    """`fixformer cost --table paper`: Markdown or JSON on stdout; with `out`, both and the figure in that directory."""
-    if table != "paper":
-        raise UnknownName("table", table, ["paper"])
-    tables = paper_tables()
-    if out is not None:
-        plot_figure_1(tables, out / "paper_figure_1.png")
-        write_json(out / "paper_tables.json", tables)
-        write_text(out / "paper_tables.md", tables_markdown(tables))
-        print(f"wrote paper_tables.md, paper_tables.json and paper_figure_1.png to {out}", file=sys.stderr)
-    if as_json:
-        print_json(tables)
-    else:
-        print(tables_markdown(tables))

@@ -1,6 +1,5 @@
 """Whether reading videos again and again costs memory: the slope of resident memory over many decodes."""
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,9 @@ import numpy as np
 
 from fixformer.bench.sample_videos import make_small_clips
 from fixformer.data.video import DecodeError, open_video
+from fixformer.runtime.memory import resident_memory
 
-SAMPLES = 200
+SAMPLES = 200  # of memory, over all decodes
 
 
 def memory_slope(decodes: int) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def memory_slope(decodes: int) -> dict[str, Any]:
         _read(sources[number % len(sources)], number)
         if number % every == 0:
             numbers.append(number)
-            resident.append(resident_kib())
+            resident.append(resident_memory() // 1024)
     settled = len(numbers) // 4
     slope = np.polyfit(numbers[settled:], resident[settled:], 1)[0]
     return {
@@ -48,8 +48,3 @@ def _read(data: bytes, number: int) -> None:
             video.get_frames([number % len(video), len(video) - 1])
     except DecodeError:
         pass
-
-
-def resident_kib() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024

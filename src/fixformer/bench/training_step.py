@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
 from fixformer.bench.process import measure_apart
 from fixformer.errors import UserError
-from fixformer.runtime.console import console
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
 
-ROWS_SKIPPED = 1  # the first row of a log holds the start of the workers
+ROWS_SKIPPED = 1  # the first row of a log includes the start of the workers
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingStepJob:
     """Steps of one model on random clips."""
 
     model: str
@@ -37,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrainingStep:
     """Seconds of each step, resident memory in bytes before the first step and at most."""
 
     seconds: list[float]
@@ -61,14 +59,14 @@ def bench_train(
     machine = describe_machine(threads)
     rows = []
     for checkpointing in (False, True):
-        job = Job(name, frames, size, batch, threads, checkpointing, repeats)
-        measured = Measured(**measure_apart("fixformer.bench.training_step", job, f"{name} at {frames}x{size}"))
+        job = TrainingStepJob(name, frames, size, batch, threads, checkpointing, repeats)
+        measured = TrainingStep(**measure_apart("fixformer.bench.training_step", job, f"{name} at {frames}x{size}"))
         rows.append({"checkpointing": checkpointing, **asdict(measured), "seconds": min(measured.seconds)})
     clip = {"model": name, "frames": frames, "size": size, "batch": batch, "dtype": "float32", "optimiser": "sgd"}
     return {**clip, "machine": machine, "rows": rows}
 
 
-def measure(job: Job) -> Measured:
+def measure(job: TrainingStepJob) -> TrainingStep:
     """The job, in this process."""
     from fixformer.config import OptimConfig
     from fixformer.models.registry import create_model
@@ -87,7 +85,7 @@ def measure(job: Job) -> Measured:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - start)
-    return Measured(seconds[1:], before, peak_memory(video_BCTHW.device), sgemm_gmacs(0.5))
+    return TrainingStep(seconds[1:], before, peak_memory(video_BCTHW.device), sgemm_gmacs(0.5))
 
 
 def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str, Any]:
@@ -110,28 +108,5 @@ def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str
     }
 
 
-def print_bench(result: dict[str, Any]) -> None:
-    """Steps with and without recomputed activations."""
-    machine = result["machine"]
-    title = (
-        f"{result['model']}, training step of {result['batch']} clips of {result['frames']}x{result['size']}, "
-        f"{result['dtype']}, {machine['threads']} threads, {machine['cpu']}"
-    )
-    table = Table("activations", "seconds", "peak GB", "before the first step GB", box=None, title=title)
-    for row in result["rows"]:
-        table.add_row(
-            "recomputed" if row["checkpointing"] else "kept",
-            f"{row['seconds']:.2f}",
-            f"{row['memory_peak'] / 2**30:.2f}",
-            f"{row['memory_before'] / 2**30:.2f}",
-        )
-    console().print(table)
-    if "data" in result:
-        wait = result["data"]
-        console().print(
-            f"{wait['recipe']}: data wait {wait['data_wait']:.1%} of {wait['clips_per_second']:.1f} clips/s"
-        )
-
-
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure(Job(**json.loads(sys.argv[1]))))))
+    print(json.dumps(asdict(measure(TrainingStepJob(**json.loads(sys.argv[1]))))))

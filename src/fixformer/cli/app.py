@@ -70,15 +70,15 @@ def cost(
         json: print JSON.
     """
     if table:
-        from fixformer.bench.paper_tables import cost_table
+        from fixformer.cli.print_bench import print_paper_tables
 
-        cost_table(table, out, as_json=json)
+        print_paper_tables(table, out, as_json=json)
         return
     from fixformer.cli.printing import print_cost
     from fixformer.models.cost import cost as cost_of
     from fixformer.models.registry import parse_settings
 
-    print_cost(cost_of(name, frames, size, **parse_settings(settings)), as_json=json)
+    print_cost(cost_of(name, frames, size, **parse_settings(name, settings)), as_json=json)
 
 
 @app.command
@@ -203,7 +203,7 @@ def train(
         dry_run: only print the resolved config, the steps and the estimated memory and time.
         json: print JSON.
     """
-    from fixformer.config.overrides import words_to_settings
+    from fixformer.config.schema import words_to_settings
     from fixformer.training.run import plan
     from fixformer.training.run import train as run
 

@@ -32,10 +32,11 @@ def bench_model(
         out: where to write the JSON; a PNG is drawn beside it.
         json: print JSON.
     """
-    from fixformer.bench import model_speed as bench
+    from fixformer.bench import model_speed
+    from fixformer.cli.print_bench import print_model_speed
 
-    result = bench.bench_model(name, frames, sizes, threads, rounds)
-    _deliver(result, out, None if json else bench.print_bench, bench.plot_bench)
+    result = model_speed.bench_model(name, frames, sizes, threads, rounds)
+    _deliver(result, out, None if json else print_model_speed, model_speed.plot_bench)
 
 
 @bench.command(name="attention")
@@ -56,10 +57,39 @@ def bench_attention(
         out: where to write the JSON; a PNG is drawn beside it.
         json: print JSON.
     """
-    from fixformer.bench import attention_speed as bench
+    from fixformer.bench import attention_speed
+    from fixformer.cli.print_bench import print_attention_speed
 
-    result = bench.bench_attention(sides=sides, threads=threads, rounds=rounds)
-    _deliver(result, out, None if json else bench.print_attention_bench, bench.plot_attention_bench)
+    result = attention_speed.bench_attention(sides=sides, threads=threads, rounds=rounds)
+    _deliver(result, out, None if json else print_attention_speed, attention_speed.plot_attention_bench)
+
+
+@bench.command(name="chunked")
+def bench_chunked(
+    cases: Positional[tuple[str, ...]] = (
+        *("fixformer_tiny:8x96", "fixformer_tiny:16x224"),
+        *("fixformer_base:16x224", "fixformer_base:32x224", "fixformer_base:16x448", "fixformer_base:96x448"),
+    ),
+    *,
+    threads: int = 2,
+    rounds: int = 3,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Time and memory of inference on a CPU, plain and a few frames at a time.
+
+    Args:
+        cases: clips as MODEL:FRAMESxSIZE.
+        threads: processor threads.
+        rounds: how often every case is run, plain and chunked in turn.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import chunked_inference
+    from fixformer.cli.print_bench import print_chunked
+
+    result = chunked_inference.bench_chunked(cases, threads, rounds)
+    _deliver(result, out, None if json else print_chunked, chunked_inference.plot_chunked)
 
 
 @bench.command(name="data")
@@ -72,21 +102,21 @@ def bench_data(
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Reading clips, against PyAV, OpenCV and torchcodec; the loader; memory over many decodes.
+    """Clips read per second, against PyAV, OpenCV and torchcodec; the loader; memory over many decodes.
 
     Args:
-        videos: files to read; by default four videos of 10 seconds that are made for it.
-        rounds: every tool reads every clip so many times, in turn; the best time counts.
-        decodes: clips read in the test of memory; 0 leaves it out.
-        loader_seconds: of each measurement of the loader; 0 leaves it out.
+        videos: files to read; by default four generated videos of 10 seconds.
+        rounds: how often every tool reads every clip, in turn; the best time counts.
+        decodes: clips read in the memory test; 0 skips it.
+        loader_seconds: duration of each measurement of the loader; 0 skips it.
         out: where to write the JSON.
         json: print JSON.
     """
-    from fixformer.bench.reading import run_bench_data
+    from fixformer.bench import reading
+    from fixformer.cli.print_bench import print_reading_speed
 
-    run_bench_data(
-        list(videos) or None, json=json, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds, out=out
-    )
+    result = reading.bench_data(list(videos) or None, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds)
+    _deliver(result, out, None if json else print_reading_speed)
 
 
 @bench.command(name="train")
@@ -103,26 +133,27 @@ def bench_train(
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Time and memory of a training step, activations kept and recomputed; how long a recipe waits for its data.
+    """Time and memory of a training step, activations kept and recomputed; the share of time spent waiting for data.
 
     Args:
         name: a model, see `fixformer models`.
-        frames: of a clip.
+        frames: frames of a clip.
         size: side in pixels.
         batch: clips in a step.
         threads: processor threads.
         repeats: steps measured, after one to warm up.
-        recipe: whose wait for data is measured, if `data` is given.
+        recipe: the recipe whose wait for data is measured, if `data` is given.
         data: directory or annotation file for the recipe.
         out: where to write the JSON.
         json: print JSON.
     """
-    from fixformer.bench import training_step as bench
+    from fixformer.bench import training_step
+    from fixformer.cli.print_bench import print_training_step
 
-    result = bench.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
+    result = training_step.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
     if data:
-        result["data"] = bench.bench_data_wait(recipe, data)
-    _deliver(result, out, None if json else bench.print_bench)
+        result["data"] = training_step.bench_data_wait(recipe, data)
+    _deliver(result, out, None if json else print_training_step)
 
 
 def _deliver(
@@ -131,7 +162,7 @@ def _deliver(
     show: Callable[[dict[str, Any]], None] | None,
     draw: Callable[[dict[str, Any], Path], None] | None = None,
 ) -> None:
-    """The JSON and its picture where they are wanted, then the result for people, or as JSON without `show`."""
+    """Write the JSON to `out`, draw the figure beside it, and print the result: with `show`, or else as JSON."""
     from fixformer.runtime.console import print_json
     from fixformer.runtime.files import write_json
 

@@ -51,7 +51,7 @@ def print_cost(cost: Cost, as_json: bool = False) -> None:
     notes = ["1 multiply-accumulate = 1 FLOP. Activations: what training keeps per clip in float32."]
     if cost.executed_macs != cost.macs:
         executed = f"{cost.executed_macs / 1e9:.1f}"
-        notes.append(f"Executed: {executed} GFLOPs; with fewer tokens than head_dim the other association is cheaper.")
+        notes.append(f"Executed: {executed} GFLOPs; below head_dim tokens, queries times keys first is cheaper.")
     console().print("\n".join(notes), style="dim")
 
 

@@ -1,16 +1,18 @@
-"""How a trained model is scored: which views of a video, and how their scores become one. No torch here."""
+"""How a trained model is scored: which views of a video, and how their scores are combined."""
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from fixformer.errors import UserError
+from fixformer.config.schema import Count, Expect, PositiveInt, Settings, coerce
 
 Aggregate = Literal["logits", "probabilities"]
+VIEWS = re.compile(r"([1-9]\d*)x([13])")
+Views = Annotated[str, Expect("CLIPSxCROPS with 1 or 3 crops, such as 2x3", VIEWS.fullmatch)]
 
 
 @dataclass(frozen=True)
-class EvalConfig:
+class EvalConfig(Settings):
     """Settings of an evaluation.
 
     Args:
@@ -20,22 +22,13 @@ class EvalConfig:
         every: epochs between evaluations during training; 0 evaluates at the end only.
     """
 
-    views: str = "1x1"
+    views: Views = "1x1"
     aggregate: Aggregate = "logits"
-    batch_size: int = 8
-    every: int = 1
-
-    def validate(self) -> None:
-        parse_views(self.views)
-        if self.batch_size < 1:
-            raise UserError(f"eval.batch_size={self.batch_size}: at least 1 is needed.")
-        if self.every < 0:
-            raise UserError(f"eval.every={self.every}: at least 0 is needed.")
+    batch_size: PositiveInt = 8
+    every: Count = 1
 
 
 def parse_views(text: str) -> tuple[int, int]:
     """Clips and crops of "2x3"."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None or int(match[1]) < 1 or int(match[2]) not in (1, 3):
-        raise UserError(f"views={text!r}: write CLIPSxCROPS with 1 or 3 crops, such as 2x3.")
-    return int(match[1]), int(match[2])
+    clips, crops = coerce(text, Views, "views").split("x")
+    return int(clips), int(crops)

@@ -1,7 +1,7 @@
-"""Complete runs by name. A recipe is a function that returns a config; its docstring says what it costs and gives.
+"""Complete runs by name. A recipe is a function that returns a config; its docstring states cost and expected accuracy.
 
-"Expected" is a number measured with this package where results/ holds it, otherwise the paper's, and then it says so:
-the paper's image-pre-trained weights are not public, so its accuracies cannot be reproduced from public material.
+"Expected" was measured with this package (see results/) unless it says that it is the paper's: the paper's weights
+pre-trained on images are not public, so its accuracies cannot be reproduced from public material.
 """
 
 import inspect
@@ -27,27 +27,27 @@ def recipe(function: Recipe) -> Recipe:
 
 def get_recipe(name: str) -> TrainConfig:
     """The config of a named recipe."""
-    return replace(_known(name)(), recipe=name)
+    return replace(_find(name)(), recipe=name)
 
 
 def describe_recipe(name: str) -> str:
-    """What its docstring says."""
-    return inspect.getdoc(_known(name)) or ""
+    """The docstring of a named recipe."""
+    return inspect.getdoc(_find(name)) or ""
 
 
-def _known(name: str) -> Callable[[], TrainConfig]:
+def _find(name: str) -> Recipe:
     if name not in RECIPES:
         raise UnknownName("recipe", name, RECIPES)
     return RECIPES[name]
 
 
-# What learns fast from scratch on a small set; see `ConvStem` and `GridPool`.
+# Trains fast from scratch on a small data set; see `ConvStem` and `GridPool`.
 SMALL_SET = {"stem": "conv", "patch_size": 8, "position_embedding": "learned", "pool": "grid"}
 
 
 @recipe
 def demo() -> TrainConfig:
-    """The generated motions set, 12 classes that differ only in the order of their frames.
+    """The generated motions data set: 12 classes that differ only in the order of their frames.
 
     Cost: about 4 minutes on 2 CPU cores. Hardware: any. Expected: at least 90 % top-1 on held-out clips, 2x3 views.
     Command: fixformer train demo --data demo/motions
@@ -69,8 +69,8 @@ def demo() -> TrainConfig:
 def folder() -> TrainConfig:
     """Fine-tune on your own class folders, DIR/{train,val}/CLASS/*.mp4 or DIR/CLASS/*.mp4.
 
-    Give init=WEIGHTS (a public ViT-S/16 or DeiT-S/16 file, or a checkpoint of this package); without it a small set is
-    learnt from scratch. On a CPU choose a smaller model and clip: model=fixformer_tiny size=64 frames=8.
+    Start from init=WEIGHTS (a public ViT-S/16 or DeiT-S/16 file, or a checkpoint of this package); without it the model
+    is trained from scratch. On a CPU use a smaller model and clip: model=fixformer_tiny size=64 frames=8.
     Cost: see --dry-run. Hardware: one GPU with 8 GB (estimated). Expected: depends on your data.
     Command: fixformer train folder --data DIR --init vit_small.safetensors
     """
@@ -88,6 +88,7 @@ def folder() -> TrainConfig:
 
 
 def _lsa64(focus: float, augment: Augment) -> TrainConfig:
+    """Tuned on LSA64 itself; docs/lsa64.md lists every run that was tried."""
     return TrainConfig(
         model="fixformer_tiny",
         model_settings={**SMALL_SET, "patch_size": 16, "dropout": 0.3, "drop_path": 0.1},
@@ -103,7 +104,7 @@ def _lsa64(focus: float, augment: Augment) -> TrainConfig:
 
 @recipe
 def lsa64_all() -> TrainConfig:
-    """LSA64, all 64 signs; trained on signers 1-8, tested on signers 9-10, never seen.
+    """LSA64, all 64 signs; trained on signers 1-8, tested on the unseen signers 9-10.
 
     Cost: about an hour on 2 CPU cores, resumable. Hardware: any. Expected: 93 % top-1, 2x1 views; a linear probe on
     pixels scores 70 %.
@@ -116,9 +117,9 @@ def lsa64_all() -> TrainConfig:
 
 @recipe
 def lsa64() -> TrainConfig:
-    """LSA64, 23 one-handed signs of recording set 1; trained on signers 1-8, tested on signers 9-10, never seen.
+    """LSA64, 23 one-handed signs of recording set 1; trained on signers 1-8, tested on the unseen signers 9-10.
 
-    Start it from all 64 signs as the same eight signers make them: they teach what 23 are too few for.
+    Start from lsa64_all, the 64 signs of the same eight signers: 23 signs alone are too few to learn from.
     Cost: 45 minutes on 2 CPU cores after that. Hardware: any. Expected: 93 to 95 % top-1, 2x1 views; a linear probe on
     pixels scores 64 %.
     Command: torchrun --nproc-per-node 2 -m fixformer train lsa64 --data lsa64 --init runs/lsa64_all threads=1
@@ -128,11 +129,24 @@ def lsa64() -> TrainConfig:
     return replace(config, data=data, epochs=48, optim=optim)
 
 
-def _paper(warmup_lr: float, clip: ClipSpec, shift_space: int, shift_divisor: int, views: str) -> TrainConfig:
-    """The paper's table of training details; what it leaves open is taken from the released code.
+def _sgd(lr: float, weight_decay: float, warmup_lr: float) -> OptimConfig:
+    """The optimiser of the paper and of the released code."""
+    return OptimConfig(
+        optimiser="sgd",
+        lr=lr,
+        weight_decay=weight_decay,
+        momentum=0.9,
+        no_decay="head_biases",
+        warmup_epochs=5,
+        warmup_lr=warmup_lr,
+    )
 
-    The table's "temporal shift 4 / 8" is the released code's divisor: a 4th or an 8th of the channels comes from
-    the frame before and as much from the frame after.
+
+def _paper(warmup_lr: float, clip: ClipSpec, shift_space: int, shift_divisor: int, views: str) -> TrainConfig:
+    """The paper's table of training details; what it does not specify is taken from the released code.
+
+    The table's "temporal shift 4 / 8" is the divisor of the released code: a quarter or an eighth of the channels comes
+    from the previous frame, and as much from the next.
     """
     shift = {"shift_space": shift_space, "shift_time": 1, "shift_keep": 1 - 2 / shift_divisor}
     return TrainConfig(
@@ -142,15 +156,7 @@ def _paper(warmup_lr: float, clip: ClipSpec, shift_space: int, shift_divisor: in
         clip=clip,
         epochs=35,
         batch_size=32,
-        optim=OptimConfig(
-            optimiser="sgd",
-            lr=0.035,
-            weight_decay=4e-4,
-            momentum=0.9,
-            no_decay="head_biases",
-            warmup_epochs=5,
-            warmup_lr=warmup_lr,
-        ),
+        optim=_sgd(lr=0.035, weight_decay=4e-4, warmup_lr=warmup_lr),
         eval=EvalConfig(views=views),
     )
 
@@ -164,7 +170,7 @@ K400_CLIP = ClipSpec(
 
 @recipe
 def ssv2() -> TrainConfig:
-    """Something-Something V2 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/4, ξ 1.
+    """Something-Something V2 as in the paper: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/4, ξ 1.
 
     Cost: 185,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 65.5 % top-1, 90.1 %
     top-5 (the paper's, from private ImageNet-21k weights), 2x3 views.
@@ -176,8 +182,8 @@ def ssv2() -> TrainConfig:
 
 @recipe
 def k400() -> TrainConfig:
-    """Kinetics-400 as the paper prints it: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/8, ξ 4,
-    16 frames 16 apart.
+    """Kinetics-400 as in the paper: batch 32, lr 0.035, 35 epochs, weight decay 4e-4, shift 1/8, ξ 4, 16 frames of
+    stride 16.
 
     Cost: 260,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 78.0 % top-1,
     94.2 % top-5 (the paper's, from private ImageNet-21k weights), 4x3 views.
@@ -189,7 +195,7 @@ def k400() -> TrainConfig:
 
 @recipe
 def k600() -> TrainConfig:
-    """Kinetics-600 as the paper prints it; the settings of k400.
+    """Kinetics-600 as in the paper, with the settings of k400.
 
     Cost: 400,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 84.1 % top-1,
     96.2 % top-5 (the paper's, from private ImageNet-21k weights), 4x3 views.
@@ -198,21 +204,9 @@ def k600() -> TrainConfig:
     return k400()
 
 
-def _released(lr: float, weight_decay: float, warmup_lr: float) -> OptimConfig:
-    return OptimConfig(
-        optimiser="sgd",
-        lr=lr,
-        weight_decay=weight_decay,
-        momentum=0.9,
-        no_decay="head_biases",
-        warmup_epochs=5,
-        warmup_lr=warmup_lr,
-    )
-
-
 @recipe
 def ssv2_released() -> TrainConfig:
-    """Something-Something V2 as the released configuration has it: lr 0.03, weight decay 1e-4, random erasing 0.5.
+    """Something-Something V2 as in the released configuration: lr 0.03, weight decay 1e-4, random erasing 0.5.
 
     Cost: 185,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 65.5 % top-1, 90.1 %
     top-5 (the paper's, from private ImageNet-21k weights), 2x3 views.
@@ -225,35 +219,20 @@ def ssv2_released() -> TrainConfig:
         clip=replace(SSV2_CLIP, augment=replace(SSV2_AUGMENT, erase=0.5)),
         epochs=35,
         batch_size=32,
-        optim=_released(0.03, 1e-4, 0.003),
+        optim=_sgd(lr=0.03, weight_decay=1e-4, warmup_lr=0.003),
         eval=EvalConfig(views="2x3"),
     )
 
 
 @recipe
 def k400_released() -> TrainConfig:
-    """Kinetics-400 as the released configuration has it: 40 epochs, weight decay 1e-5, mixup, smoothing 0.3.
+    """Kinetics-400 as in the released configuration: 40 epochs, weight decay 1e-5, mixup, smoothing 0.3.
 
-    Its gate is not shared, its temporal shift moves a quarter of the channels inside halves of the clip (8 frames).
+    The gate is not shared; the temporal shift moves a quarter of the channels within each half of the clip (8 frames).
     Cost: 300,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 78.0 % top-1,
     94.2 % top-5 (the paper's, from private ImageNet-21k weights), 4x3 views.
     Command: torchrun --nproc-per-node 8 -m fixformer train k400_released --data k400
     """
-    return _kinetics_released(fixation_shared=False)
-
-
-@recipe
-def k600_released() -> TrainConfig:
-    """Kinetics-600 as the released configuration has it: k400_released with a shared gate.
-
-    Cost: 460,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 84.1 % top-1,
-    96.2 % top-5 (the paper's, from private ImageNet-21k weights), 4x3 views.
-    Command: torchrun --nproc-per-node 8 -m fixformer train k600_released --data k600
-    """
-    return _kinetics_released(fixation_shared=True)
-
-
-def _kinetics_released(fixation_shared: bool) -> TrainConfig:
     augment = Augment(crop="multiscale", policy="v0", flip=0.5, mixup=0.4)
     return TrainConfig(
         model="fixformer_base_released",
@@ -261,7 +240,7 @@ def _kinetics_released(fixation_shared: bool) -> TrainConfig:
             "shift_space": 1,
             "shift_keep": 0.75,
             "shift_segment": 8,
-            "fixation_shared": fixation_shared,
+            "fixation_shared": False,
             "dropout": 0.5,
         },
         data=DataConfig(kind="kinetics", workers=8),
@@ -269,17 +248,29 @@ def _kinetics_released(fixation_shared: bool) -> TrainConfig:
         epochs=40,
         batch_size=32,
         smoothing=0.3,
-        optim=_released(0.035, 1e-5, 0.01),
+        optim=_sgd(lr=0.035, weight_decay=1e-5, warmup_lr=0.01),
         eval=EvalConfig(views="4x3"),
     )
 
 
 @recipe
-def images() -> TrainConfig:
-    """Image classification with the same backbone, images as clips of one frame; its checkpoint is init= of any run.
+def k600_released() -> TrainConfig:
+    """Kinetics-600 as in the released configuration: k400_released with a shared gate.
 
-    Cost: ImageNet-1k for 300 epochs. Hardware: 8 GPUs with 24 GB (not measured here). Expected: no score is known; the
-    paper began from private ImageNet-21k weights.
+    Cost: 460,000 steps of 32 clips. Hardware: 8 GPUs with 32 GB (not measured here). Expected: 84.1 % top-1,
+    96.2 % top-5 (the paper's, from private ImageNet-21k weights), 4x3 views.
+    Command: torchrun --nproc-per-node 8 -m fixformer train k600_released --data k600
+    """
+    config = k400_released()
+    return replace(config, model_settings={**config.model_settings, "fixation_shared": True})
+
+
+@recipe
+def images() -> TrainConfig:
+    """Image classification with the same backbone, images as clips of one frame; to pre-train weights for other runs.
+
+    Cost: ImageNet-1k for 300 epochs. Hardware: 8 GPUs with 24 GB (not measured here). Expected: not known; the paper
+    started from private ImageNet-21k weights.
     Command: torchrun --nproc-per-node 8 -m fixformer train images --data imagenet
     """
     augment = Augment(crop="resized", area=(0.08, 1.0), flip=0.5, policy="rand", erase=0.25, mixup=0.8, cutmix=1.0)

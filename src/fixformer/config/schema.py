@@ -1,118 +1,201 @@
-"""Settings as frozen dataclasses: `dump` gives plain JSON values, `load` rebuilds the same object from them and refuses
-unknown names, wrong types and values out of range.
+"""One schema for all settings: types, allowed values, text and JSON.
 
-No torch here: a config is checked before anything heavy is imported.
+A group of settings is a frozen dataclass, a subclass of `Settings`. The type of a field says what it accepts: a plain
+type, a `Literal`, `None`, a tuple, another group, or `Annotated[type, Expect(...)]` where the value is restricted too:
+
+    lr: Positive = 1e-3
+    betas: Annotated[tuple[float, float], Expect("two values in [0, 1)", lambda betas: ...)] = (0.9, 0.98)
+
+`coerce` is the one place that checks a value, `parse` the one that reads text. No torch here: settings are checked
+before anything heavy is imported.
 """
 
 import types
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from math import inf
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fixformer.errors import InputError, UnknownName, UserError
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Expect:
+    """A condition on the value of a setting; errors say "expected" and `what`."""
+
+    what: str
+    holds: Callable[[Any], object]
+
+
+def at_least(low: int) -> Expect:
+    return Expect(f"an int of at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Expect:
+    return Expect(f"a number in [{low:g}, {high:g}]", lambda value: low <= value <= high)
+
+
+PositiveInt = Annotated[int, at_least(1)]
+Count = Annotated[int, at_least(0)]
+Positive = Annotated[float, Expect("a number more than 0", lambda value: value > 0)]
+NonNegative = Annotated[float, Expect("a finite number of at least 0", lambda value: 0 <= value < inf)]
+Fraction = Annotated[float, between(0, 1)]
+PositiveFraction = Annotated[float, Expect("a number in (0, 1]", lambda value: 0 < value <= 1)]
+Rate = Annotated[float, Expect("a number in [0, 1)", lambda value: 0 <= value < 1)]
+
+
+class Settings:
+    """Base class of all groups of settings."""
+
+    def validate(self, where: str = "") -> None:
+        """Raise a `UserError` for a value of the wrong type or range, and for settings that contradict each other."""
+        for name, hint in field_types(type(self)).items():
+            coerce(getattr(self, name), hint, _join(where, name))
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Raise a `SettingsConflict` for values that are valid alone but not together."""
+
+
 def dump(config: Any) -> dict[str, Any]:
     """The settings as JSON values (tuples become lists)."""
-    return _plain(asdict(config))
+    return _to_json(asdict(config))
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _to_json(item) for key, item in value.items()}
+    return [_to_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
-    """Rebuild a config from `dump`'s values; what is absent takes its default. Validated."""
-    config = _build(kind, values, where)
-    validate = getattr(config, "validate", None)
-    if validate is not None:
-        validate()
+    """Rebuild a dataclass from `dump`'s values, validated; absent settings take their defaults."""
+    if not isinstance(values, dict):
+        raise InputError(f"{where or kind.__name__}={values!r}: expected a table of settings.")
+    hints = field_types(kind)
+    for name in values:
+        if name not in hints:
+            raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
+    for item in fields(kind):  # type: ignore[arg-type]
+        if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise InputError(f"{where or kind.__name__}={values!r}: expected {item.name}, too.")
+    config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
+    if isinstance(config, Settings):
+        config.validate(where)
     return config
 
 
-def _build(kind: type[T], values: Any, where: str) -> T:
-    if not isinstance(values, dict):
-        raise UserError(f"{where or kind.__name__} must be a table of settings, not {values!r}.")
-    assert is_dataclass(kind)
-    hints = get_type_hints(kind)
-    known = {f.name for f in fields(kind) if f.init}
-    for name in values:
-        if name not in known:
-            raise UnknownName(f"setting of {where or kind.__name__}", name, known)
-    prefix = f"{where}." if where else ""
-    return kind(**{name: coerce(value, hints[name], prefix + name) for name, value in values.items()})
-
-
 def coerce(value: Any, hint: Any, name: str) -> Any:
-    """`value` as the type `hint` asks for, or a `UserError` that names the setting, the value and the type."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        inner = next(option for option in get_args(hint) if option is not types.NoneType)
-        return None if value is None else coerce(value, inner, name)
-    if origin is Literal and value not in get_args(hint):
-        raise UnknownName(name, value, map(str, get_args(hint)))
-    if origin is tuple:
-        return _coerce_tuple(value, get_args(hint), name)
-    if is_dataclass(hint):
-        return _build(hint, value, name)  # type: ignore[arg-type]
-    return value if origin is Literal or hint is Any else _coerce_plain(value, hint, name)
+    """`value` as the type `hint` asks for, or a `UserError` with the setting, its value and what was expected."""
+    kind, rule, is_optional = _unwrap(hint)
+    if value is None and is_optional:
+        return None
+    converted = _convert(value, kind, name, rule.what if rule else "")
+    if rule and not rule.holds(converted):
+        raise InputError(f"{name}={converted!r}: expected {rule.what}.")
+    return converted
 
 
-def _coerce_plain(value: Any, hint: type, name: str) -> Any:
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise UserError(f"{name}={value!r} is of type {type(value).__name__}; {hint.__name__} is needed.")
+def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
+    """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""
+    is_optional = get_origin(hint) in (Union, types.UnionType)
+    if is_optional:
+        hint = next(option for option in get_args(hint) if option is not types.NoneType)
+    if get_origin(hint) is Annotated:
+        kind, rule = get_args(hint)
+        return kind, rule, is_optional
+    return hint, None, is_optional
+
+
+def _convert(value: Any, kind: Any, name: str, expected: str) -> Any:
+    if kind is Any:
+        return value
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise UnknownName(name, value, get_args(kind))
+        return value
+    if get_origin(kind) is tuple:
+        return _convert_tuple(value, get_args(kind), name, expected)
+    if not is_dataclass(kind):
+        return _convert_plain(value, get_origin(kind) or kind, name, expected)
+    if not isinstance(value, kind):  # type: ignore[arg-type]
+        return load(kind, value, name)  # type: ignore[arg-type]
+    if isinstance(value, Settings):
+        value.validate(name)
     return value
 
 
-def _coerce_tuple(value: Any, hints: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise UserError(f"{name}={value!r} must be a list.")
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        hints = (hints[0],) * len(value)
-    if len(value) != len(hints):
-        raise UserError(f"{name}={value!r} must have {len(hints)} values.")
+def _convert_tuple(value: Any, hints: tuple[Any, ...], name: str, expected: str) -> tuple[Any, ...]:
+    is_list = isinstance(value, list | tuple)
+    if is_list and hints[-1] is Ellipsis:
+        hints = hints[:1] * len(value)
+    if not is_list or len(value) != len(hints):
+        count = "values" if hints[-1] is Ellipsis else f"{len(hints)} values"
+        raise InputError(f"{name}={value!r}: expected {expected or f'a list of {count}'}.")
     return tuple(coerce(item, hint, name) for item, hint in zip(value, hints, strict=True))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if kind is float and is_number:
+        return float(value)
+    if kind is int and is_number and isinstance(value, Integral):
+        return int(value)
+    if kind is bool and value in (0, 1):  # as 1 and 0 in settings stored by earlier versions
+        return bool(value)
+    if kind in (int, float, bool) or not isinstance(value, kind):
+        raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
+    return value
 
 
-def require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise UserError(f"{name}={value!r}: {allowed} is needed.")
+PLAIN = {int: "an int", float: "a number", bool: "true or false", str: "text", dict: "a table of settings"}
 
 
-def check_positive(**settings: Any) -> None:
-    check_whole(1, **settings)
+def parse(text: str, hint: Any) -> Any:
+    """The text of a setting as a value of its type; text that does not fit stays text, which `coerce` refuses."""
+    kind, _, is_optional = _unwrap(hint)
+    if is_optional and text.lower() == "none":
+        return None
+    if get_origin(kind) is tuple:  # all its items have one type
+        return tuple(parse(item, get_args(kind)[0]) for item in text.split(",")) if text else ()
+    if is_dataclass(kind):
+        return kind.parse(text)  # type: ignore[union-attr]
+    if kind is bool:
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
 
 
-def check_whole(least: int, **settings: Any) -> None:
-    for name, value in settings.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-            raise InputError(f"{name}={value!r}: a whole number of at least {least} is needed.")
+def words_to_settings(words: Iterable[str]) -> dict[str, str]:
+    """`["lr=0.001", "size=64"]` as a mapping of texts."""
+    settings = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"{word!r} is not a setting; write name=value, such as epochs=10.")
+        settings[name] = text
+    return settings
 
 
-def check_ratios(**settings: Any) -> None:
-    for name, value in settings.items():
-        if not _is_real(value) or not 1 <= value < inf:
-            raise InputError(f"{name}={value!r}: a number of at least 1 is needed.")
+def field_types(kind: Any) -> dict[str, Any]:
+    """The type of every field of a dataclass, with its conditions."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
-def check_rates(**settings: Any) -> None:
-    for name, value in settings.items():
-        if not _is_real(value) or not 0 <= value < 1:
-            raise InputError(f"{name}={value!r}: a fraction of at least 0 and below 1 is needed.")
+def setting_types(kind: Any) -> dict[str, Any]:
+    """The type of every single setting by its full name, such as `clip.augment.flip`."""
+    found: dict[str, Any] = {}
+    for name, hint in field_types(kind).items():
+        inner = setting_types(hint) if is_dataclass(hint) else {"": hint}
+        found.update({_join(name, rest): leaf for rest, leaf in inner.items()})
+    return found
 
 
-def check_switches(**settings: Any) -> None:
-    for name, value in settings.items():
-        if value not in (True, False):
-            raise InputError(f"{name}={value!r}: true or false is needed.")
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _join(where: str, name: str) -> str:
+    return ".".join(filter(None, (where, name)))

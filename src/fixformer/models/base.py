@@ -1,15 +1,15 @@
-"""What every model answers to, so that one training loop, one evaluation and one test drive them all.
+"""The interface of all models, so that one training loop, one evaluation and one test work with each of them.
 
 Shapes: B batch, C channels, T frames, H height, W width.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_positive, check_whole
+from fixformer.config.schema import PositiveInt, at_least, coerce
 from fixformer.errors import InputError
 
 
@@ -17,7 +17,7 @@ class VideoModel(nn.Module):
     """A classifier of clips: `video_BCTHW` in, logits `[B, num_classes]` out.
 
     Subclasses set the sizes below and implement `forward_features`, `forward_head` and `reset_classifier`.
-    `settings` are those of `create_model`, which builds a model of the same sizes from them at any time.
+    `create_model(model.name, **model.settings)` always builds a model of the same sizes.
     """
 
     num_classes: int
@@ -39,7 +39,7 @@ class VideoModel(nn.Module):
         raise NotImplementedError
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Trade a second forward pass for activation memory; gradients are identical."""
+        """Recompute activations in the backward pass to save memory; gradients are identical."""
         raise NotImplementedError
 
     def no_weight_decay(self) -> set[str]:
@@ -47,7 +47,7 @@ class VideoModel(nn.Module):
         return set()
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Change the clip the model is sized for. The default suits models that run at any size."""
+        """Change the clip size the model is made for. This default is for models that run at any size."""
         frames = self.num_frames if num_frames is None else num_frames
         size = self.image_size if image_size is None else image_size
         self.check_input_size(frames, size)
@@ -55,17 +55,17 @@ class VideoModel(nn.Module):
         self.remember(num_frames=frames, image_size=size)
 
     def check_input_size(self, num_frames: int, image_size: int) -> None:
-        """Refuse a clip the model cannot be sized for, before anything has changed."""
-        check_positive(num_frames=num_frames)
-        check_whole(self.min_size, image_size=image_size)
+        """Raise a `UserError` for a clip size the model cannot have, before anything is changed."""
+        coerce(num_frames, PositiveInt, "num_frames")
+        coerce(image_size, Annotated[int, at_least(self.min_size)], "image_size")
 
     def remember(self, **sizes: Any) -> None:
-        """Keep `settings` true when a size changes; a model that no name was given for has none."""
+        """Update `settings` after a size has changed; a model not built by `create_model` has none."""
         if hasattr(self, "settings"):
             self.settings = {**self.settings, **sizes}
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What this model takes from an image ViT, whose weights come in the names of our own Transformer."""
+        """The weights this model takes from an image ViT, which come under the names of our own Transformer."""
         return dict(named)
 
     def forward(self, video_BCTHW: Tensor) -> Tensor:
@@ -74,34 +74,30 @@ class VideoModel(nn.Module):
 
 
 def check_video(video_BCTHW: Tensor, min_size: int = 1, channels: int = 3) -> None:
-    """Refuse what cannot be a clip, in one sentence. Shapes are checked always, values only outside compilation."""
+    """Raise an `InputError` for what cannot be a clip. Values are checked except when compiling, shapes always."""
     shape = tuple(video_BCTHW.shape)
     if video_BCTHW.ndim != 5:
         hint = (
             "add a batch axis with video[None]" if video_BCTHW.ndim == 4 else "pass [batch, 3, frames, height, width]"
         )
-        raise InputError(f"a video has 5 axes [B, C, T, H, W], got {video_BCTHW.ndim} with shape {shape}; {hint}.")
+        raise InputError(f"expected 5 axes [B, C, T, H, W], got {video_BCTHW.ndim} in shape {shape}; {hint}.")
     _, C, T, H, W = shape
     if C != channels:
         hint = "permute it to [B, C, T, H, W]" if channels in (shape[2], shape[-1]) else "convert it to RGB"
-        raise InputError(f"a video has {channels} channels on axis 1, got {C} in shape {shape}; {hint}.")
+        raise InputError(f"expected {channels} channels on axis 1 of the video, got {C} in shape {shape}; {hint}.")
     if not video_BCTHW.is_floating_point():
-        raise InputError(
-            f"a video is a normalised float tensor, got {video_BCTHW.dtype}; scale and normalise it first."
-        )
+        raise InputError(f"expected a normalised float video, got {video_BCTHW.dtype}; scale and normalise it first.")
     if T < 1 or min(H, W) < min_size:
         raise InputError(
-            f"{T} frames of {H}x{W} pixels: at least 1 frame of {min_size}x{min_size} is needed; enlarge it."
+            f"{T} frames of {H}x{W} pixels: expected at least 1 frame of {min_size}x{min_size}; use larger frames."
         )
-    if not torch.compiler.is_compiling():
-        _check_values(video_BCTHW)
-
-
-def _check_values(video_BCTHW: Tensor) -> None:
-    if video_BCTHW.is_meta or torch.isfinite(video_BCTHW.detach().sum(dtype=torch.float32)):
+    if torch.compiler.is_compiling() or video_BCTHW.is_meta:
+        return
+    # One pass over the video; only if the sum is not finite is it searched, since finite values may overflow in a sum.
+    if torch.isfinite(video_BCTHW.detach().sum(dtype=torch.float32)):
         return
     bad = ~torch.isfinite(video_BCTHW)
-    if bad.any():  # the sum alone may overflow on finite values
+    if bad.any():
         clip, _, frame = bad.nonzero()[0, :3].tolist()
         raise InputError(
             f"the video has {int(bad.sum())} NaN or infinite values, the first in clip {clip}, frame {frame}; "

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fixformer.models.attention.kinds import AssociativeAttend
+from fixformer.models.attention.kinds import KernelAttention
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 
@@ -46,9 +46,6 @@ OPERATORS = {
     "bmm": "matmul",
     "baddbmm": "matmul",
 }
-
-# (frames, size) -> the paper's columns, Tables 1 and 5: parameters in millions, GFLOPs per view.
-PAPER_DEFAULT = {(16, 224): (52.2, 257.8), (8, 224): (None, 129.1), (32, 224): (None, 530.2), (16, 336): (None, 573.3)}
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     """Cost of a model by name, at its own clip size or another.
 
     `macs` follows the papers, which always multiply keys and values first; `executed_macs` is what our linear
-    attention, which takes the cheaper association, really does.
+    attention, which takes the cheaper order of its two products, really does.
     """
     sizes = {key: value for key, value in (("num_frames", frames), ("image_size", size)) if value is not None}
     with torch.device("meta"):
@@ -95,11 +92,11 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     with as_published(model):
         counts = count_macs(model, frames, size)
     executed = sum(count_macs(model, frames, size)["Global"].values())
-    activations = _saved_bytes(model, frames, size)
+    activations = saved_bytes(model, frames, size)
     parts = [_part(model, part, counts, activations) for part in _part_names(model)]
     own = sum(parameter.numel() for parameter in model.parameters(recurse=False))
     parts += [Part("class token", own, 0, 0)] if own else []
-    paper = PAPER_DEFAULT.get((frames, size)) if _is_the_papers(name, settings) else None
+    paper_params, paper_gflops = _printed(name, settings, (frames, size))
     return Cost(
         model=name,
         settings=settings,
@@ -111,8 +108,8 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
         activations=activations[""],
         by_operator=counts["Global"],
         parts=parts,
-        paper_params_millions=paper[0] if paper else None,
-        paper_gflops=paper[1] if paper else None,
+        paper_params_millions=paper_params,
+        paper_gflops=paper_gflops,
     )
 
 
@@ -141,13 +138,15 @@ def _clip(frames: int, size: int) -> Tensor:
 @contextmanager
 def as_published(model: nn.Module) -> Iterator[None]:
     """Within, linear attention multiplies keys and values first, as all papers count it."""
-    attends = [module for module in model.modules() if isinstance(module, AssociativeAttend)]
-    before = [attend.association for attend in attends]
-    for attend in attends:
-        attend.association = "keys_values"
-    yield
-    for attend, old in zip(attends, before, strict=True):
-        attend.association = old
+    kinds = [module for module in model.modules() if isinstance(module, KernelAttention)]
+    before = [kind.product_order for kind in kinds]
+    for kind in kinds:
+        kind.product_order = "keys_values"
+    try:
+        yield
+    finally:
+        for kind, order in zip(kinds, before, strict=True):
+            kind.product_order = order
 
 
 def _part_names(model: nn.Module) -> list[str]:
@@ -186,7 +185,7 @@ def _of_module(module: nn.Module, path: str, amounts: dict[str, int]) -> int:
     return sum(_of_module(child, f"{path}.{name}", amounts) for name, child in module.named_children())
 
 
-def _saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
+def saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
     """Bytes that autograd keeps for the backward pass, by the path of every module; "" is the whole model."""
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     seen: dict[int, Tensor] = {}
@@ -213,15 +212,25 @@ def _paths_of_running_modules(model: nn.Module, running: list[str]) -> Iterator[
         if path:
             handles.append(module.register_forward_pre_hook(lambda *_, path=path: running.append(path)))
             handles.append(module.register_forward_hook(lambda *_: running.pop() and None))
-    yield
-    for handle in handles:
-        handle.remove()
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
-def _is_the_papers(name: str, settings: dict[str, Any]) -> bool:
-    """Whether the paper's own row is about this model: its default settings and its 174 classes."""
-    return (
-        name.startswith("fixformer_base")
-        and settings.keys() <= {"num_classes"}
-        and settings.get("num_classes", 174) == 174
-    )
+# What the paper prints for its own model: (frames, size) -> parameters in millions (Table 1) and GFLOPs of a view
+# (Tables 1 and 5). `fixformer cost` shows them beside our counts, which differ: see the note of "Ours" in paper_rows.
+PAPER_PRINTS = {
+    (16, 224): (52.2, 257.8),
+    (8, 224): (None, 129.1),
+    (32, 224): (None, 530.2),
+    (16, 336): (None, 573.3),
+}
+
+
+def _printed(name: str, settings: dict[str, Any], clip: tuple[int, int]) -> tuple[float | None, float | None]:
+    """The paper's numbers if this is its model: default settings and the 174 classes of SSv2."""
+    if name.startswith("fixformer_base") and {"num_classes": 174, **settings} == {"num_classes": 174}:
+        return PAPER_PRINTS.get(clip, (None, None))
+    return None, None

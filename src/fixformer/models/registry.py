@@ -1,82 +1,94 @@
 """Names to models: `create_model`, `list_models`, and the decorator that adds a name."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
-from fixformer.errors import UnknownName, UserError
+from fixformer.config.model import ModelSettings
+from fixformer.config.schema import coerce, field_types, parse, words_to_settings
+from fixformer.errors import UnknownName
 from fixformer.models.base import VideoModel
 
-Builder = Callable[..., VideoModel]
-
-_BUILDERS: dict[str, Builder] = {}
-_HOMES = ("fixformer.models.presets", "fixformer.models.zoo")
+S = TypeVar("S", bound=ModelSettings)
 
 
-def register(builder: Builder) -> Builder:
-    """Add a model under its function's name. Its keyword arguments are the settings it accepts."""
-    _BUILDERS[builder.__name__] = builder
-    return builder
+@dataclass(frozen=True)
+class Preset:
+    """A named model: its default settings, and the function that builds it from them."""
+
+    defaults: ModelSettings
+    build: Callable[[Any], VideoModel]
 
 
-def _builders() -> dict[str, Builder]:
-    for home in _HOMES:
-        import_module(home)
-    return _BUILDERS
+_PRESETS: dict[str, Preset] = {}
+
+
+def register(defaults: S) -> Callable[[Callable[[S], VideoModel]], Callable[[S], VideoModel]]:
+    """Add a model under its function's name. It accepts every field of `defaults`."""
+
+    def decorate(build: Callable[[S], VideoModel]) -> Callable[[S], VideoModel]:
+        _PRESETS[build.__name__] = Preset(defaults, build)
+        return build
+
+    return decorate
+
+
+def _presets() -> Mapping[str, Preset]:
+    for module in ("fixformer.models.presets", "fixformer.models.zoo"):  # which register theirs when imported
+        import_module(module)
+    return _PRESETS
+
+
+def _preset(name: str) -> Preset:
+    if name not in _presets():
+        raise UnknownName("model", name, _presets())
+    return _presets()[name]
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """Names of the models that match a shell pattern, such as `fix*`."""
-    return sorted(name for name in _builders() if fnmatchcase(name, pattern))
+    return sorted(name for name in _presets() if fnmatchcase(name, pattern))
 
 
 def create_model(name: str, **settings: Any) -> VideoModel:
     """Build a model by name, with freshly initialised weights.
 
-    `num_classes`, `num_frames` and `image_size` are understood by all; `list_settings(name)` gives the rest.
+    All models accept `num_classes`, `num_frames` and `image_size`; `list_settings(name)` gives the rest.
     """
-    valid = list_settings(name)
-    for setting in settings:
-        if setting not in valid:
-            raise UnknownName(f"setting of {name}", setting, valid)
-    model = _builders()[name](**settings)
+    preset = _preset(name)
+    _check_names(name, settings)
+    model = preset.build(replace(preset.defaults, **settings))
     model.name, model.settings = name, dict(settings)
     return model
 
 
 def list_settings(name: str) -> list[str]:
     """The keyword arguments `create_model(name, ...)` accepts."""
-    if name not in _builders():
-        raise UnknownName("model", name, _builders())
-    builder = _builders()[name]
-    declared = getattr(builder, "settings", None)
-    return list(declared or inspect.signature(builder).parameters)
+    return list(model_setting_types(name))
+
+
+def model_setting_types(name: str) -> dict[str, Any]:
+    """The type of every setting that `create_model(name, ...)` accepts."""
+    return field_types(type(_preset(name).defaults))
 
 
 def describe(name: str) -> str:
     """The first line of a model's docstring."""
-    return (inspect.getdoc(_builders()[name]) or "").partition("\n")[0]
+    return (inspect.getdoc(_preset(name).build) or "").partition("\n")[0]
 
 
-def parse_settings(words: Iterable[str]) -> dict[str, Any]:
-    """`["fixation=none", "depth=4"]` as keyword arguments: numbers, true and false are understood, the rest is text."""
-    settings = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            raise UserError(f"{word!r} is not a setting; write key=value, such as fixation=none.")
-        settings[key] = _value(text)
-    return settings
+def parse_settings(name: str, words: Iterable[str]) -> dict[str, Any]:
+    """`["fixation=none", "depth=4"]` as keyword arguments of `create_model(name, ...)`, each of its type."""
+    types, texts = model_setting_types(name), words_to_settings(words)
+    _check_names(name, texts)
+    return {key: coerce(parse(text, types[key]), types[key], key) for key, text in texts.items()}
 
 
-def _value(text: str) -> Any:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def _check_names(name: str, settings: Iterable[str]) -> None:
+    valid = model_setting_types(name)
+    for setting in settings:
+        if setting not in valid:
+            raise UnknownName(f"setting of {name}", setting, valid)

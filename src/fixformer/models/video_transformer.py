@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fixformer.config import ModelConfig
-from fixformer.config.schema import check_positive
+from fixformer.config import FilledModelConfig, ModelConfig
+from fixformer.config.schema import PositiveInt, coerce
 from fixformer.models.attention.axes import PATTERNS, Grid
-from fixformer.models.attention.kinds import PerformerAttend
+from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.models.attention.module import Attention, build_attention
 from fixformer.models.base import VideoModel
-from fixformer.models.cpu_inference import is_lean, run_blocks_
+from fixformer.models.cpu_inference import may_run_in_chunks, run_in_chunks
 from fixformer.models.layers.embedding import (
     ConvStem,
     PatchEmbed,
@@ -50,25 +50,29 @@ class VideoTransformer(VideoModel):
         self.time_embed = time_embed(c.time_slots, c.embed_dim)
         self.blocks = nn.ModuleList(_block(c, size_THW, c.drop_path * i / max(c.depth - 1, 1)) for i in range(c.depth))
         self.norm = nn.LayerNorm(c.embed_dim, eps=1e-6)
-        pool = POOLS[c.pool](c.embed_dim, c.dropout)
-        self.pool, self.head = pool, _head(c, pool.width)
+        self.pool = POOLS[c.pool](c.embed_dim, c.dropout)
+        self.head: MlpHead | LinearHead
+        if c.head_hidden_dim:
+            self.head = MlpHead(self.pool.width, c.head_hidden_dim, c.num_classes, c.dropout)
+        else:
+            self.head = LinearHead(self.pool.width, c.num_classes)
         self.checkpointing = False
+        self.chunked_inference = True
         self.redraws = c.attention == "performer"
         self.apply(init_weights)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """Tokens after the last norm: `[B, T, H, W, D]`."""
         x_BTHWD = self.time_embed(self.position_embed(self.patch_embed(video_BCTHW)))
-        return self.norm(self._run_blocks(x_BTHWD))
-
-    def _run_blocks(self, x_BTHWD: Tensor) -> Tensor:
         if self.training and self.redraws:
-            _count_pass(self.blocks)
-        if is_lean(self.blocks, x_BTHWD):
-            return run_blocks_(self.blocks, x_BTHWD)
+            for module in self.blocks.modules():
+                if isinstance(module, PerformerAttention):
+                    module.count_pass()
+        if self.chunked_inference and may_run_in_chunks(self.blocks, x_BTHWD):
+            return self.norm(run_in_chunks(self.blocks, x_BTHWD))
         for block in self.blocks:
             x_BTHWD = checkpoint(block, x_BTHWD, use_reentrant=False) if self.checkpointing else block(x_BTHWD)
-        return x_BTHWD
+        return self.norm(x_BTHWD)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """One vector per clip, and what the head makes of it."""
@@ -76,7 +80,7 @@ class VideoTransformer(VideoModel):
         return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
 
     def reset_classifier(self, num_classes: int) -> None:
-        check_positive(num_classes=num_classes)
+        coerce(num_classes, PositiveInt, "num_classes")
         old = self.head.fc
         self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
         init_weights(self.head.fc)
@@ -85,6 +89,10 @@ class VideoTransformer(VideoModel):
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable
+
+    def set_chunked_inference(self, enable: bool = True) -> None:
+        """Run large clips on a CPU a few frames at a time (`models/cpu_inference.py`), the default, or all at once."""
+        self.chunked_inference = enable
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name in ("time_embed.slots", "position_embed.table")}
@@ -105,7 +113,7 @@ class VideoTransformer(VideoModel):
 
     @torch.no_grad()
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Interpolate the learned tables to a new clip size for good; without it they are interpolated per clip."""
+        """Resize the learned tables to a new clip size; otherwise they are interpolated anew for every clip."""
         super().set_input_size(num_frames, image_size)
         side = self.patch_embed.grid(self.image_size)
         for attention in attentions(self):
@@ -125,7 +133,7 @@ class VideoTransformer(VideoModel):
         self.config = replace(self.config, **sizes)
 
 
-STEMS: dict[str, Callable[[ModelConfig], PatchEmbed | ConvStem]] = {
+STEMS: dict[str, Callable[[FilledModelConfig], PatchEmbed | ConvStem]] = {
     "patch": lambda c: PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
     "conv": lambda c: ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
 }
@@ -133,7 +141,7 @@ STEMS: dict[str, Callable[[ModelConfig], PatchEmbed | ConvStem]] = {
 POOLS: dict[str, type[MeanPool | GridPool]] = {"mean": MeanPool, "grid": GridPool}
 
 
-def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
+def _block(config: FilledModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:
     c = config
     mlp = ConvMlp if c.mlp_conv else Mlp
     axes = PATTERNS[c.pattern, c.attention_order]
@@ -143,19 +151,6 @@ def _block(config: ModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequenti
     for name, body in bodies.items():
         block.add_module(name, Branch(c.embed_dim, body, drop_path))
     return block
-
-
-def _count_pass(blocks: nn.Module) -> None:
-    for module in blocks.modules():
-        if isinstance(module, PerformerAttend):
-            module.count_pass()
-
-
-def _head(config: ModelConfig, width: int) -> MlpHead | LinearHead:
-    c = config
-    if c.head_hidden_dim:
-        return MlpHead(width, c.head_hidden_dim, c.num_classes, c.dropout)
-    return LinearHead(width, c.num_classes)
 
 
 def attentions(model: nn.Module) -> list[Attention]:

@@ -5,7 +5,7 @@ Attention takes q, k, v as `[B, heads, N, head_dim]`, shifts take `[B, T, H, W, 
 
 from fixformer.ops.kernels import KERNELS, elu1, relu, sigmoid
 from fixformer.ops.linear_attention import (
-    cheaper_association,
+    cheaper_product_order,
     linear_attention,
     linear_attention_matrix,
     linear_attention_reference,
@@ -15,7 +15,7 @@ from fixformer.ops.softmax_attention import softmax_attention, softmax_attention
 
 __all__ = [
     "KERNELS",
-    "cheaper_association",
+    "cheaper_product_order",
     "elu1",
     "linear_attention",
     "linear_attention_matrix",

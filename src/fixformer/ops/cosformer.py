@@ -9,22 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fixformer.ops.linear_attention import Association, cheaper_association
+from fixformer.ops.linear_attention import ProductOrder, cheaper_product_order
 from fixformer.ops.precision import accumulate_in_float32
 
+# As in the authors' code: a query without a positive entry has weights of zero, and then an output of zero.
 SMALLEST_DENOMINATOR = 1e-6
 
 
 @accumulate_in_float32
-def cosformer_attention(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, association: Association = "auto") -> Tensor:
+def cosformer_attention(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, product_order: ProductOrder = "auto") -> Tensor:
     """Weights relu(q_i)·relu(k_j) cos(π/2 (i-j)/max(N, M)), normalised; a query without a positive entry gives 0.
 
-    `association` forces one order of the products; "auto" takes the cheaper one.
+    `product_order` forces one order of the products; "auto" takes the cheaper one.
     """
-    if association == "auto":
-        association = cheaper_association(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
-    attend = _keys_values_first if association == "keys_values" else _queries_keys_first
-    return attend(q_BHNE.relu(), k_BHME.relu(), v_BHME)
+    if product_order == "auto":
+        product_order = cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
+    multiply = _keys_values_first if product_order == "keys_values" else _queries_keys_first
+    return multiply(q_BHNE.relu(), k_BHME.relu(), v_BHME)
 
 
 def _keys_values_first(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor) -> Tensor:

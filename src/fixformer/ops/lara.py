@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fixformer.ops.precision import accumulate_in_float32
 
+# Both as in the authors' code: α may come out negative, and the logarithm of a norm must stay finite.
 LEAST_WEIGHT = 1e-8
 VALUE_EPS = 1e-4
 
@@ -166,13 +167,21 @@ def lara_attention_reference(
     noise_BHCE: Tensor | None = None,
     weighting: Weighting = optimal_weighting,
 ) -> Tensor:
-    """The definition: attention weights of every query on every key, written out as products of ξ."""
+    """The definition: attention weights of every query on every key, written out as products of ξ.
+
+    It shares `weighting`, a parameter of the method whose choices are tested against their own formulas.
+    """
+
+    def xi(x_BHNE: Tensor, w_BHCE: Tensor) -> Tensor:
+        product_BHNC = torch.einsum("bhne,bhce->bhnc", x_BHNE, w_BHCE)
+        return torch.exp((product_BHNC - (x_BHNE**2).sum(-1, keepdim=True) / 2) / x_BHNE.shape[-1] ** 0.5)
+
     mean_BHCE = q_bar_BHCE + k_bar_BHCE
     sample_BHCE = mean_BHCE if noise_BHCE is None else mean_BHCE + noise_BHCE
     weights = weighting(q_BHNE, Samples(q_bar_BHCE, mean_BHCE, sample_BHCE))
     alpha_BHNC = 1.0 if weights.alpha_BHNC is None else weights.alpha_BHNC
-    weight_BHNC = alpha_BHNC * log_xi(q_BHNE, weights.direction_BHCE).exp() / weights.log_p_BH1C.exp()
-    attention_BHNM = torch.einsum("bhnc,bhmc->bhnm", weight_BHNC, log_xi(k_BHME, sample_BHCE).exp())
+    weight_BHNC = alpha_BHNC * xi(q_BHNE, weights.direction_BHCE) / weights.log_p_BH1C.exp()
+    attention_BHNM = torch.einsum("bhnc,bhmc->bhnm", weight_BHNC, xi(k_BHME, sample_BHCE))
     return attention_BHNM / attention_BHNM.sum(-1, keepdim=True) @ v_BHME
 
 

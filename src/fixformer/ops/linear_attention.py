@@ -5,15 +5,18 @@ Shapes: B batch, H heads, N queries, M keys, E head width.
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fixformer.ops.precision import accumulate_in_float32
 
+# Added to every denominator, as in the released code; with the offset of the ReLU kernel it changes no visible digit.
 EPS = 1e-6
-Association = Literal["auto", "keys_values", "queries_keys"]
+# Which of the two matrix products comes first: φ(k)ᵀ v, linear in the number of tokens, or φ(q) φ(k)ᵀ, quadratic.
+ProductOrder = Literal["auto", "keys_values", "queries_keys"]
 
 
-def cheaper_association(queries: int, keys: int, width: int) -> Association:
+def cheaper_product_order(queries: int, keys: int, width: int) -> ProductOrder:
     """The order of the two products with fewer multiplications: quadratic wins below `width` tokens."""
     keys_values = (queries + keys) * width * width
     queries_keys = 2 * queries * keys * width
@@ -22,27 +25,20 @@ def cheaper_association(queries: int, keys: int, width: int) -> Association:
 
 @accumulate_in_float32
 def linear_attention(
-    q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float = EPS, association: Association = "auto"
+    q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float = EPS, product_order: ProductOrder = "auto"
 ) -> Tensor:
     """y_i = φ(q_i) Σ_j φ(k_j)ᵀ v_j / (φ(q_i) · Σ_j φ(k_j) + eps), in O(N) for many tokens.
 
-    `association` forces one order of the products; "auto" takes the cheaper one.
+    `product_order` forces one order of the products; "auto" takes the cheaper one.
     """
-    if association == "auto":
-        association = cheaper_association(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
-    attend = _keys_values_first if association == "keys_values" else _queries_keys_first
-    return attend(q_BHNE, k_BHME, v_BHME, eps)
-
-
-def _keys_values_first(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float) -> Tensor:
+    if product_order == "auto":
+        product_order = cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
+    if product_order == "queries_keys":
+        return linear_attention_matrix(q_BHNE, k_BHME, eps) @ v_BHME
     y_BHNE = q_BHNE @ (k_BHME.mT @ v_BHME)
     # A product and a sum, not a matrix product: the papers' FLOPs leave normalisation out, and so does a counter.
     norm_BHN1 = (q_BHNE * k_BHME.sum(-2, keepdim=True)).sum(-1, keepdim=True)
     return y_BHNE / (norm_BHN1 + eps)
-
-
-def _queries_keys_first(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float) -> Tensor:
-    return linear_attention_matrix(q_BHNE, k_BHME, eps) @ v_BHME
 
 
 def linear_attention_matrix(q_BHNE: Tensor, k_BHME: Tensor, eps: float = EPS) -> Tensor:
@@ -53,5 +49,9 @@ def linear_attention_matrix(q_BHNE: Tensor, k_BHME: Tensor, eps: float = EPS) ->
 
 @accumulate_in_float32
 def linear_attention_reference(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float = EPS) -> Tensor:
-    """The definition: a weighted mean of the values with explicit weights, O(N²)."""
-    return linear_attention_matrix(q_BHNE, k_BHME, eps) @ v_BHME
+    """Eq. 3, query by query: y_i = Σ_j (φ(q_i) · φ(k_j)) v_j / (Σ_j φ(q_i) · φ(k_j) + eps)."""
+    y = []
+    for i in range(q_BHNE.shape[2]):
+        weight_BHM1 = (q_BHNE[:, :, i : i + 1] * k_BHME).sum(-1, keepdim=True)  # φ(q_i) · φ(k_j) for all j
+        y.append((weight_BHM1 * v_BHME).sum(2) / (weight_BHM1.sum(2) + eps))
+    return torch.stack(y, dim=2)

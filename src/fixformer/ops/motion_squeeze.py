@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fixformer.ops.precision import accumulate_in_float32
 
-NORM_EPS = 1e-6
+NORM_EPS = 1e-6  # as in the authors' code: a feature vector of zeros stays zero
 
 
 @accumulate_in_float32

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fixformer.ops.precision import accumulate_in_float32
 
+# In place of the nearness of a query already picked: above any |cos|, so that it is never the smallest.
 TAKEN = 10.0
 
 
@@ -89,6 +90,7 @@ def select_landmarks_reference(q_BHNE: Tensor, start_BH: Tensor, num_landmarks: 
 def orthoformer_attention_reference(
     q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, start_BH: Tensor, num_landmarks: int
 ) -> Tensor:
+    """The definition: one frame that holds all tokens."""
     return orthoformer_trajectories_reference(q_BHNE, k_BHNE, v_BHNE, 1, start_BH, num_landmarks).squeeze(3)
 
 

@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fixformer.ops.linear_attention import Association, linear_attention, linear_attention_reference
+from fixformer.ops.linear_attention import ProductOrder, linear_attention, linear_attention_reference
 from fixformer.ops.precision import accumulate_in_float32
 
+# Added to every feature, as in the authors' code, so that none vanishes.
 EPS = 1e-4
 
 
@@ -65,11 +66,11 @@ def performer_attention(
     v_BHME: Tensor,
     projection_RE: Tensor,
     eps: float = EPS,
-    association: Association = "auto",
+    product_order: ProductOrder = "auto",
 ) -> Tensor:
     """φ(q) (φ(k)ᵀ v) / (φ(q) · Σ φ(k)); the projection is `[R, E]`, or `[H, R, E]` for one per head."""
     q_BHNR, k_BHMR = query_features(q_BHNE, projection_RE, eps), key_features(k_BHME, projection_RE, eps)
-    return linear_attention(q_BHNR, k_BHMR, v_BHME, eps=0.0, association=association)
+    return linear_attention(q_BHNR, k_BHMR, v_BHME, eps=0.0, product_order=product_order)
 
 
 @accumulate_in_float32

@@ -95,17 +95,13 @@ def compose(first: Sequence[Group], second: Sequence[Group]) -> list[Group]:
     """
     assert not any(group.own_at_border for group in (*first, *second))
     edges = sorted({edge for group in (*first, *second) for edge in (group.start, group.stop)})
-    groups = [Group(start, stop, *_added(first, second, start)) for start, stop in pairwise(edges)]
-    return [group for group in groups if group[2:5] != (0, 0, 0)]
-
-
-def _added(first: Sequence[Group], second: Sequence[Group], channel: int) -> Offset:
-    (dt, dy, dx), (et, ey, ex) = _offset_at(first, channel), _offset_at(second, channel)
-    return dt + et, dy + ey, dx + ex
-
-
-def _offset_at(groups: Sequence[Group], channel: int) -> Offset:
-    return next(((g.dt, g.dy, g.dx) for g in groups if g.start <= channel < g.stop), (0, 0, 0))
+    groups = []
+    for start, stop in pairwise(edges):
+        moves = [group for group in (*first, *second) if group.start <= start < group.stop]
+        offset = (sum(g.dt for g in moves), sum(g.dy for g in moves), sum(g.dx for g in moves))
+        if offset != (0, 0, 0):
+            groups.append(Group(start, stop, *offset))
+    return groups
 
 
 def shift(x_BTHWC: Tensor, groups: Sequence[Group]) -> Tensor:
@@ -113,20 +109,23 @@ def shift(x_BTHWC: Tensor, groups: Sequence[Group]) -> Tensor:
     if not groups:
         return x_BTHWC
     # One split and one cat: their gradients are a cat and a split, where slicing would fill a whole tensor per group.
-    parts = cuts(groups, x_BTHWC.shape[-1])
+    parts = _with_gaps(groups, x_BTHWC.shape[-1])
     pieces = x_BTHWC.split([group.stop - group.start for group in parts], dim=-1)
     return torch.cat([_moved(piece, group) for piece, group in zip(pieces, parts, strict=True)], dim=-1)
 
 
-def cuts(groups: Sequence[Group], channels: int) -> list[Group]:
-    """The groups in channel order, with the gaps between them as groups that stay in place."""
+def _with_gaps(groups: Sequence[Group], channels: int) -> list[Group]:
+    """The groups in channel order, and between them groups that stay in place."""
     parts: list[Group] = []
     position = 0
     for group in sorted(groups):
-        parts += [Group(position, group.start)] if position < group.start else []
+        if position < group.start:
+            parts.append(Group(position, group.start))
         parts.append(group)
         position = group.stop
-    return parts + ([Group(position, channels)] if position < channels else [])
+    if position < channels:
+        parts.append(Group(position, channels))
+    return parts
 
 
 def _moved(x_BTHWC: Tensor, group: Group) -> Tensor:

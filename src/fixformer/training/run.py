@@ -19,7 +19,7 @@ from fixformer.data.loading.shard_loader import shards_of
 from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
-from fixformer.models.registry import list_settings
+from fixformer.models.registry import model_setting_types
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import cache_directory, check_writable
 from fixformer.runtime.progress import Report, progress
@@ -108,7 +108,7 @@ def resolve_config(
     given = {name: str(value) if name != "run.shard" else value for name, value in named.items() if value is not None}
     if "data.path" not in given and not config.data.path:
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
-    config = apply_overrides(config, {**given, **overrides}, list_settings)
+    config = apply_overrides(config, {**given, **overrides}, model_setting_types)
     home = config.output or f"runs/{config.recipe}"
     cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
     check_writable(home)

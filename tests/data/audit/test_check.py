@@ -17,29 +17,15 @@ from fixformer.data.prepare.prepare import prepare
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
 from fixformer.runtime.pools import crash_safe_map
-from videos import encode, textured
+from videos import class_folders, encode, textured
 
 CLASSES = ("clap", "wave")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIXFORMER_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
     """Two classes, four training videos and two test videos each, all different."""
-    root = tmp_path / "data"
-    seed = 0
-    for split, count in (("train", 4), ("val", 2)):
-        for name in CLASSES:
-            folder = root / split / name
-            folder.mkdir(parents=True)
-            for number in range(count):
-                seed += 1
-                (folder / f"{number}.mp4").write_bytes(encode(textured(seed)))
-    return root
+    return class_folders(tmp_path / "data", {"train": 4, "val": 2}, lambda seed: encode(textured(seed)))
 
 
 def kinds(report: CheckReport) -> dict[str, list[str]]:

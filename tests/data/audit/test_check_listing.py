@@ -11,11 +11,6 @@ from fixformer.data.audit.facts import FactStore, examine
 from videos import encode, jpeg, textured
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIXFORMER_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def clips(tmp_path: Path) -> Path:
     """Four different videos of 0.96 seconds."""

@@ -1,7 +1,5 @@
 """Index arithmetic: equal to the released code, and lawful for any length."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,29 +14,24 @@ FRAMES = st.integers(1, 40)
 POLICIES = st.sampled_from(["repeat_last", "loop"])
 
 
-@pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    return json.loads((shared / "golden" / "sampling.json").read_text())
-
-
-def test_uniform_equals_released(golden: dict[str, Any]) -> None:
-    for case in golden["tsn"]["cases"]:
+def test_uniform_equals_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["tsn"]["cases"]:
         n, frames = case["video_length"], case["frames"]
         assert sampling.uniform_test(n, frames, 3).tolist() == case["views"]
         assert sampling.uniform_test(n, frames)[0].tolist() == case["val"]
         assert sampling.segment_bounds(n, frames).tolist() == case["train_inclusive_bounds"]
 
 
-def test_uniform_train_reaches_both_bounds(golden: dict[str, Any]) -> None:
-    case = golden["tsn"]["cases"][-1]
+def test_uniform_train_reaches_both_bounds(golden_sampling: dict[str, Any]) -> None:
+    case = golden_sampling["tsn"]["cases"][-1]
     rng = np.random.default_rng(0)
     draws = np.stack([sampling.uniform_train(case["video_length"], case["frames"], rng) for _ in range(2000)])
     assert draws.min(0).tolist() == [low for low, _ in case["train_inclusive_bounds"]]
     assert draws.max(0).tolist() == [high for _, high in case["train_inclusive_bounds"]]
 
 
-def test_dense_equals_released(golden: dict[str, Any]) -> None:
-    for case in golden["dense"]["cases"]:
+def test_dense_equals_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["dense"]["cases"]:
         n, frames = case["video_length"], case["frames"]
         length = sampling.dense_length(frames, case["rate"], case.get("fps"), 30.0)
         assert sampling.dense_test(n, frames, length, case["views"]).tolist() == case["clips"]

@@ -1,7 +1,5 @@
 """Geometry of the crops: equal to the released code; scaling and normalising against plain arithmetic."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,39 +14,34 @@ from fixformer.errors import InputError, UserError
 from fixformer.runtime.seeds import generator
 
 
-@pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    return json.loads((shared / "golden" / "sampling.json").read_text())
-
-
 def frames(t: int, h: int, w: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (t, h, w, 3), dtype=np.uint8)
 
 
-def test_test_crops_equal_released(golden: dict[str, Any]) -> None:
-    for case in golden["test_crops"]["cases"]:
+def test_test_crops_equal_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["test_crops"]["cases"]:
         height, width = transforms.short_side_size(*case["input_hw"], case["crop"])
         assert [height, width] == case["resized_hw"]
         offsets = transforms.view_crop_offsets(height, width, case["crop"])
         assert [list(offset) for offset in offsets] == case["offsets_yx"]
 
 
-def test_train_resize_equals_released(golden: dict[str, Any]) -> None:
-    for case in golden["train_resize"]["cases"]:
+def test_train_resize_equals_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["train_resize"]["cases"]:
         assert round(case["drawn_size"]) == case["rounded_size"]
         assert list(transforms.short_side_size(*case["input_hw"], case["rounded_size"])) == case["resized_hw"]
 
 
-def test_train_random_crop_equals_released(golden: dict[str, Any]) -> None:
-    for case in golden["train_random_crop"]["cases"]:
+def test_train_random_crop_equals_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["train_random_crop"]["cases"]:
         top, left = transforms.random_crop_bounds(*case["input_hw"], case["crop"])
         expected = case["inclusive_offset_range"]
         assert [0, top] == expected.get("y", [0, 0])
         assert [0, left] == expected.get("x", [0, 0])
 
 
-def test_train_multiscale_crop_equals_released(golden: dict[str, Any]) -> None:
-    for case in golden["train_multiscale_crop"]["cases"]:
+def test_train_multiscale_crop_equals_released(golden_sampling: dict[str, Any]) -> None:
+    for case in golden_sampling["train_multiscale_crop"]["cases"]:
         width, height = case["input_wh"]
         sizes = transforms.multiscale_sizes(height, width)
         assert [list(size) for size in sizes] == case["candidate_crops_wh"]

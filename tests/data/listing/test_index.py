@@ -212,6 +212,7 @@ class TestCsv:
             load_index(path, kind="csv")
 
 
+@pytest.mark.slow
 class TestPublished:
     def test_ssv2_annotations_parse_completely(self, shared: Path) -> None:
         index = load_index(shared / "data/annotations/ssv2", require_files=False)

@@ -30,23 +30,16 @@ from fixformer.data.prepare.prepare import prepare
 from fixformer.data.video import DecodeError, open_video
 from fixformer.data.video.shard_member import read_member
 from fixformer.errors import SettingsConflict, UserError
-from videos import encode, textured
+from videos import class_folders, encode, textured
 
 SPEC = ClipSpec(frames=4, size=32, short_side=32)
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("source")
-    seed = 0
-    for split, count in (("train", 13), ("val", 4)):
-        for name in ("clap", "wave"):
-            folder = root / split / name
-            folder.mkdir(parents=True)
-            for number in range(count):
-                seed += 1
-                (folder / f"{number}.mp4").write_bytes(encode(textured(seed, 6 + seed % 3)))
-    return root
+    return class_folders(
+        tmp_path_factory.mktemp("source"), {"train": 13, "val": 4}, lambda seed: encode(textured(seed, 6 + seed % 3))
+    )
 
 
 @pytest.fixture(scope="module")

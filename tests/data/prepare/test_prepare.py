@@ -17,21 +17,14 @@ from fixformer.data.prepare.prepare import Done, FileJob, output_paths, prepare,
 from fixformer.data.video import open_video
 from fixformer.data.video.content import content_digest
 from fixformer.errors import InputError, SettingsConflict, UserError
-from videos import encode, textured
+from videos import class_folders, encode, textured
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    root = tmp_path / "source"
-    seed = 0
-    for split, count in (("train", 3), ("val", 1)):
-        for name in ("clap", "wave"):
-            folder = root / split / name
-            folder.mkdir(parents=True)
-            for number in range(count):
-                seed += 1
-                (folder / f"{number}.mp4").write_bytes(encode(textured(seed), options={"g": "250"}))
-    return root
+    return class_folders(
+        tmp_path / "source", {"train": 3, "val": 1}, lambda seed: encode(textured(seed), options={"g": "250"})
+    )
 
 
 def key_numbers(data: bytes) -> list[int]:

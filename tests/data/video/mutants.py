@@ -1,6 +1,6 @@
 """Damaged videos, made from whole ones by a seed, and a worker that tries to decode a range of them.
 
-Run as `python mutants.py SHARED FIRST LAST`: one line per file on stdout: number, name, resident KiB, outcome. It is a
+Run as `python mutants.py FIRST LAST FOLDER...`: one line per file: number, name, resident KiB, outcome. It is a
 process of its own so that a crash, a hang or a leak in native code is seen and does not take the tests with it.
 """
 
@@ -15,9 +15,9 @@ LARGER = {".avi": 300_000, ".mpg": 300_000}  # there are no smaller ones
 LIMITS = Limits(seconds=5.0, pixels=2048 * 2048, frames=20_000)
 
 
-def sources(shared: Path) -> list[Path]:
-    """Small files of every codec and container in the set."""
-    files = sorted(p for p in (shared / "data" / "videos").glob("*/*") if p.parent.name != "licences")
+def sources(folders: list[Path]) -> list[Path]:
+    """Small files of every codec and container."""
+    files = sorted(p for folder in folders for p in folder.rglob("*") if p.is_file() and p.parent.name != "licences")
     return [p for p in files if p.stat().st_size <= LARGER.get(p.suffix, SIZE_LIMIT)]
 
 
@@ -94,8 +94,8 @@ def resident_kib() -> int:
 
 
 def main() -> None:
-    shared, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    files = sources(shared)
+    first, last, folders = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    files = sources([Path(folder) for folder in folders])
     for number in range(first, last):
         name, data = mutant(number, files)
         print(f"{number} {name}", end=" ", flush=True)

@@ -8,24 +8,34 @@ from pathlib import Path
 
 import mutants
 import pytest
+from made_videos import MADE, make
 
-FILES = 2400
+FILES = 4800
 WORKERS = 2
 SECONDS = 600
 LEAK_KIB = 64 * 1024
 
 
 @pytest.fixture(scope="module")
-def outcomes(shared: Path) -> list[list[str]]:
+def folders(tmp_path_factory: pytest.TempPathFactory, shared_or_none: Path | None) -> list[Path]:
+    """Videos made here, and the foreign ones where they are."""
+    made = tmp_path_factory.mktemp("made")
+    for name in MADE:
+        (made / name).write_bytes(make(name))
+    return [made, shared_or_none / "data" / "videos"] if shared_or_none else [made]
+
+
+@pytest.fixture(scope="module")
+def outcomes(folders: list[Path]) -> list[list[str]]:
     """Lines `[number, name, resident KiB, outcome]` of every worker, in order."""
     edges = [FILES * i // WORKERS for i in range(WORKERS + 1)]
     with ThreadPoolExecutor(WORKERS) as pool:
-        runs = [pool.submit(run_worker, shared, a, b) for a, b in pairwise(edges)]
+        runs = [pool.submit(run_worker, folders, a, b) for a, b in pairwise(edges)]
         return [run.result() for run in runs]
 
 
-def run_worker(shared: Path, first: int, last: int) -> list[str]:
-    command = [sys.executable, mutants.__file__, str(shared), str(first), str(last)]
+def run_worker(folders: list[Path], first: int, last: int) -> list[str]:
+    command = [sys.executable, mutants.__file__, str(first), str(last), *map(str, folders)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as late:
@@ -55,8 +65,8 @@ def test_no_leak_over_damaged_files(outcomes: list[list[str]]) -> None:
         assert min(resident[-quarter:]) - min(resident[quarter : 2 * quarter]) < LEAK_KIB
 
 
-def test_mutations_are_reproducible_and_of_every_kind(shared: Path) -> None:
-    files = mutants.sources(shared)
+def test_mutations_are_reproducible_and_of_every_kind(folders: list[Path]) -> None:
+    files = mutants.sources(folders)
     names = {mutants.mutant(number, files)[0].partition(":")[2] for number in range(len(files) * 6)}
     assert names == {mutate.__name__ for mutate in mutants.MUTATIONS}
     assert mutants.mutant(77, files) == mutants.mutant(77, files)

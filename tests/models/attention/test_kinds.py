@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from fixformer import create_model
 from fixformer.config import ModelConfig
-from fixformer.config.model import CHOICES
+from fixformer.config.model import AttentionKind
 from fixformer.errors import SettingsConflict
-from fixformer.models.attention.kinds import ATTENDS, OrthoformerAttend, PerformerAttend, resize_slots
+from fixformer.models.attention.fixation import NoFixation
+from fixformer.models.attention.kinds import ATTENTION_KINDS, OrthoformerAttention, PerformerAttention, resize_slots
 from fixformer.models.base import VideoModel
 from fixformer.models.video_transformer import attentions
 from fixformer.models.weights.loading import load_weights
@@ -32,7 +33,7 @@ FEW = {
     "lara": {"landmarks": 4},
     "nystrom": {"landmarks": 3},
 }
-KINDS = list(CHOICES["attention"])
+KINDS = list(get_args(AttentionKind))
 PLAIN = {"fixation": "none", "association": "none"}
 
 
@@ -76,7 +77,7 @@ def definition(kind: str, attend: Any, q: Tensor, k: Tensor, v: Tensor, grid: tu
 def test_equals_its_definition(kind: str, grid: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     config = ModelConfig(attention=kind, embed_dim=16, num_heads=2, **FEW.get(kind, {})).filled()
-    attend = ATTENDS[kind](config, grid).double().eval()
+    attend = ATTENTION_KINDS[kind](config, grid).double().eval()
     q, k, v = torch.rand(3, 2, 2, torch.Size(grid).numel(), 8, dtype=torch.float64)
     torch.testing.assert_close(attend(q, k, v, grid), definition(kind, attend, q, k, v, grid), atol=1e-11, rtol=0)
 
@@ -87,8 +88,9 @@ def test_both_modules_are_switched_independently(kind: str) -> None:
     for fixation in ("none", "cooperative"):
         for association in ("none", "both"):
             model = tiny(kind, fixation=fixation, association=association)
-            steps = attentions(model)[0].steps
-            assert ("fixate" in steps, "associate" in steps) == (fixation != "none", association != "none")
+            first = attentions(model)[0]
+            parts = isinstance(first.fixate, NoFixation), isinstance(first.associate, nn.Identity)
+            assert parts == (fixation == "none", association == "none")
             outputs.append(model(clip()))
     differences = [(a - b).abs().max() for i, a in enumerate(outputs) for b in outputs[:i]]
     assert min(differences) > 1e-5
@@ -104,7 +106,7 @@ def test_trains_in_every_pattern(kind: str, pattern: str) -> None:
 
 def seen_by_the_gate(model: VideoModel) -> tuple[Tensor, Tensor]:
     seen: list[Tensor] = []
-    gate = attentions(model)[0].steps["fixate"]
+    gate = attentions(model)[0].fixate
     gate.register_forward_hook(lambda _module, inputs, _output: seen.extend(inputs))
     model(clip())
     return seen[0], seen[1]
@@ -142,7 +144,7 @@ def test_training_draws_from_torchs_generator(kind: str) -> None:
 def test_performer_draws_anew_in_training_only() -> None:
     model = tiny("performer", redraw_every=3, dropout=0.0)
     attend = attentions(model)[0].attend
-    assert isinstance(attend, PerformerAttend)
+    assert isinstance(attend, PerformerAttention)
     drawn = attend.projection_RE.clone()
     for _ in range(4):
         model(clip())
@@ -186,7 +188,7 @@ def test_recomputed_blocks_see_the_same_draw(kind: str) -> None:
 
 
 def test_orthoformer_starts_at_the_first_token_in_evaluation() -> None:
-    attend, (q, k, v) = OrthoformerAttend(2).eval(), torch.randn(3, 1, 1, 6, 4)
+    attend, (q, k, v) = OrthoformerAttention(2).eval(), torch.randn(3, 1, 1, 6, 4)
     expected = orthoformer_attention_reference(q, k, v, torch.zeros(1, 1, dtype=torch.long), 2)
     torch.testing.assert_close(attend(q, k, v, (6,)), expected)
 
@@ -205,6 +207,7 @@ def test_linformer_at_another_size_is_interpolated_and_says_so() -> None:
     assert all(parameter.is_contiguous() for parameter in model.parameters())
 
 
+@pytest.mark.slow
 def test_linformer_at_another_size_says_so_when_it_is_exported_or_compiled() -> None:
     model, video = tiny("linformer", depth=1, **PLAIN), clip(1, 6, 60, 60)
     with pytest.warns(UserWarning, match="for 4x4 tokens"):
@@ -280,4 +283,4 @@ def test_settings_of_another_kind_are_refused(settings: dict[str, Any], words: l
 
 
 def test_every_choice_has_its_module() -> None:
-    assert set(ATTENDS) == set(KINDS)
+    assert set(ATTENTION_KINDS) == set(KINDS)

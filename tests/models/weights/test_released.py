@@ -1,6 +1,5 @@
 """The released preset against the outputs of the released code."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from fixformer import create_model
 from fixformer.models.video_transformer import VideoTransformer
-from fixformer.models.weights.loading import from_released
+from fixformer.models.weights import from_released
 
 SIZES = {
     "num_classes": 11,
@@ -69,10 +68,9 @@ def released_model(golden: Path, variant: str) -> VideoTransformer:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_logits_and_intermediates(shared: Path, variant: str) -> None:
-    golden = shared / "golden"
-    expected = load_file(golden / f"released_{variant}.safetensors")
-    model = released_model(golden, variant)
+def test_logits_and_intermediates(golden_dir: Path, variant: str) -> None:
+    expected = load_file(golden_dir / f"released_{variant}.safetensors")
+    model = released_model(golden_dir, variant)
     seen: dict[str, Tensor] = {}
     first = model.blocks[0]
     first.register_forward_hook(lambda _m, _i, out: seen.update(block0=out[0].flatten(1, 2)))
@@ -81,7 +79,7 @@ def test_logits_and_intermediates(shared: Path, variant: str) -> None:
         lambda _m, _i, out: seen.update(block0_temporal_attn=out[0].flatten(1, 2).transpose(0, 1))
     )
     with torch.no_grad():
-        features = model.forward_features(released_video(golden, variant))
+        features = model.forward_features(released_video(golden_dir, variant))
         logits = model.forward_head(features)
     torch.testing.assert_close(logits, expected["logits"], atol=1e-9, rtol=0)
     torch.testing.assert_close(features.mean((2, 3)).flatten(0, 1), expected["frame_features"], atol=1e-9, rtol=0)
@@ -89,28 +87,27 @@ def test_logits_and_intermediates(shared: Path, variant: str) -> None:
         torch.testing.assert_close(seen[name], expected[name].double(), atol=2e-6, rtol=0)
 
 
-def test_patch_embedding(shared: Path) -> None:
-    golden = shared / "golden"
-    model = released_model(golden, "c_plain_relu")
-    tokens = model.patch_embed(released_video(golden, "c_plain_relu"))[0].flatten(1, 2)
-    expected = load_file(golden / "released_common.safetensors")["patch_embed"]
+def test_patch_embedding(golden_dir: Path) -> None:
+    model = released_model(golden_dir, "c_plain_relu")
+    tokens = model.patch_embed(released_video(golden_dir, "c_plain_relu"))[0].flatten(1, 2)
+    expected = load_file(golden_dir / "released_common.safetensors")["patch_embed"]
     torch.testing.assert_close(tokens, expected.double(), atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("variant", ["a_shift4_sharedgate_div4", "c_plain_relu"])
-def test_float32_within_released_tolerance(shared: Path, variant: str) -> None:
-    golden = shared / "golden"
-    model = released_model(golden, variant).float()
+def test_float32_within_released_tolerance(golden_dir: Path, variant: str) -> None:
+    model = released_model(golden_dir, variant).float()
     with torch.no_grad():
-        logits = model(released_video(golden, variant).float())
-    expected = load_file(golden / f"released_{variant}.safetensors")["logits"]
+        logits = model(released_video(golden_dir, variant).float())
+    expected = load_file(golden_dir / f"released_{variant}.safetensors")["logits"]
     torch.testing.assert_close(logits.double(), expected, atol=1.5e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("gate", "settings"), [("none", {"fixation": "none"}), ("shared", {})])
-def test_parameters_are_the_released_ones_minus_its_unused_layer(shared: Path, gate: str, settings: dict) -> None:
-    rows = json.loads((shared / "golden" / "cost.json").read_text())["rows"]
-    row = next(r for r in rows if r["system"] == "LVT" and r["gate"] == gate and r["frames"] == 16)
+def test_parameters_are_the_released_ones_minus_its_unused_layer(
+    golden_costs: list[dict], gate: str, settings: dict
+) -> None:
+    row = next(r for r in golden_costs if r["system"] == "LVT" and r["gate"] == gate and r["frames"] == 16)
     with torch.device("meta"):
         model = create_model("fixformer_base_released", **settings)
     assert sum(p.numel() for p in model.parameters()) == row["params"] - row["of_which_unused_params"]["new_fc"]

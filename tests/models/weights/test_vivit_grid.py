@@ -51,11 +51,11 @@ def test_positions_are_interpolated_to_another_clip() -> None:
 @pytest.mark.parametrize(("frames", "size"), [(8, 32), (2, 64)])
 def test_an_equal_number_of_tokens_is_not_taken_for_an_equal_grid(frames: int, size: int) -> None:
     file = public(frames=2, size=64)  # 1x4x4, and 4x2x2 has as many
-    with pytest.raises(WeightsError, match=r"16 positions may be .* of 4x2x2 or 1x4x4; put the config\.json"):
+    with pytest.raises(WeightsError, match=r"16 positions .* 4x2x2 or 1x4x4.*config\.json"):
         load_weights(vivit(frames, size), file, quiet=True)
     report = load_weights(vivit(frames, size), file, grid=(1, 4, 4), quiet=True)
     assert (VOLUME in report.taken, VOLUME in report.interpolated) == ((frames, size) == (2, 64), frames == 8)
-    with pytest.raises(WeightsError, match=r"grid=\(1, 4, 4\) is for positions without a grid.* fixformer have none"):
+    with pytest.raises(WeightsError, match=r"grid=\(1, 4, 4\).* fixformer "):
         load_weights(vivit(2, 64), vivit(2, 64).state_dict(), grid=(1, 4, 4), quiet=True)
 
 
@@ -66,7 +66,7 @@ def test_the_config_beside_a_file_says_the_grid(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert load_weights(vivit(8, 32), file, quiet=True).interpolated == [VOLUME]
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_frames": 4}))
-    with pytest.raises(WeightsError, match="2x4x4 tokens has 32 positions, the file has 16"):
+    with pytest.raises(WeightsError, match=r"2x4x4 .* 32 .* 16"):
         load_weights(vivit(8, 32), file, quiet=True)
     (tmp_path / "config.json").write_text('{"model": "another program\'s"}')
     with pytest.raises(WeightsError, match="4x2x2 or 1x4x4"):
@@ -78,5 +78,5 @@ def test_the_published_files_have_a_known_grid() -> None:
     assert with_grid(named, None)[VOLUME].shape == (16, 14, 14, 2)
     with pytest.raises(WeightsError, match="16x14x14"):
         with_grid({VOLUME: named[VOLUME]}, None)
-    with pytest.raises(WeightsError, match="6 positions are no frames of square grids"):
+    with pytest.raises(WeightsError, match="6 positions"):
         with_grid({VOLUME: torch.zeros(6, 2)}, None)

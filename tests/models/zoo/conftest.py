@@ -9,26 +9,27 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.models.zoo.i3d import I3D
 from fixformer.models.zoo.msnet import MSNet
-from fixformer.models.zoo.mvit import MViT
-from fixformer.models.zoo.slowfast import SlowFast
+from fixformer.models.zoo.mvit import MViT, MvitSettings
+from fixformer.models.zoo.slowfast import SlowFast, SlowFastSettings
 from fixformer.models.zoo.tsm import TSM
 from fixformer.models.zoo.x3d import X3D
 
 SIZES = {"num_classes": 5, "num_frames": 4, "image_size": 32}
 
 TINY: dict[str, Callable[..., PooledClassifier]] = {
-    "i3d": lambda **s: I3D(**SIZES | {"width": 1 / 8} | s),
-    "msnet": lambda **s: MSNet(**SIZES | {"depths": (1, 2), "width": 8} | s),
+    "i3d": lambda **s: I3D(ModelSettings(**SIZES | s), width=1 / 8),
+    "msnet": lambda **s: MSNet(ModelSettings(**SIZES | s), depths=(1, 2), width=8),
     "mvit": lambda **s: MViT(
-        **SIZES | {"depth": 4, "embed_dim": 8, "stage_starts": (1, 3), "kv_stride": 4, "drop_path": 0.1} | s
+        MvitSettings(**SIZES | {"drop_path": 0.1} | s), depth=4, embed_dim=8, stage_starts=(1, 3), kv_stride=4
     ),
-    "slowfast": lambda **s: SlowFast(**SIZES | {"depths": (1, 1, 2, 1), "width": 8, "beta": 4} | s),
-    "tsm": lambda **s: TSM(**SIZES | {"depths": (1, 2), "width": 8, "shift_every": 2} | s),
+    "slowfast": lambda **s: SlowFast(SlowFastSettings(**SIZES | s), depths=(1, 1, 2, 1), width=8, beta=4),
+    "tsm": lambda **s: TSM(ModelSettings(**SIZES | s), depths=(1, 2), width=8, shift_every=2),
     "x3d": lambda **s: X3D(
-        **SIZES | {"stem_dim": 8, "dims": (8, 16), "depths": (1, 2), "expansion": 1.5, "head_dim": 16} | s
+        ModelSettings(**SIZES | s), stem_dim=8, dims=(8, 16), depths=(1, 2), expansion=1.5, head_dim=16
     ),
 }
 
@@ -57,9 +58,9 @@ class Golden:
 
 
 @pytest.fixture
-def golden(shared: Path) -> Callable[[str], Golden]:
+def golden(golden_dir: Path) -> Callable[[str], Golden]:
     def load(name: str) -> Golden:
-        tensors = load_file(shared / "golden" / f"{name}.safetensors")
+        tensors = load_file(golden_dir / f"{name}.safetensors")
         doubles = {key: t.double() if t.is_floating_point() else t for key, t in tensors.items()}
         prefix = "weights."
         weights = {key.removeprefix(prefix): t for key, t in doubles.items() if key.startswith(prefix)}

@@ -64,17 +64,17 @@ def test_a_timesformer_without_attention_in_time_is_refused(attention_type: str,
 
 def test_a_deeper_timesformer_is_refused() -> None:
     theirs = transformers.TimesformerForVideoClassification(config("Timesformer"))
-    with pytest.raises(WeightsError, match=r"the model has no blocks\.1; build the model as deep"):
+    with pytest.raises(WeightsError, match=r"no blocks\.1\b"):
         load_weights(ours("timesformer_base", depth=1), theirs.state_dict(), quiet=True)
 
 
 def test_parts_of_a_video_model_may_not_be_missing() -> None:
     theirs = transformers.TimesformerForVideoClassification(config("Timesformer")).state_dict()
     del theirs["timesformer.encoder.layer.1.temporal_dense.bias"]
-    with pytest.raises(WeightsError, match=r"blocks\.1\.time_fc\.bias is in the model, not in the file"):
+    with pytest.raises(WeightsError, match=r"blocks\.1\.time_fc\.bias"):
         load_weights(ours("timesformer_base"), theirs, quiet=True)
     joint = transformers.VivitForVideoClassification(config("Vivit")).state_dict()
-    with pytest.raises(WeightsError, match=r"temporal_cls_token is in the model, not in the file"):
+    with pytest.raises(WeightsError, match="temporal_cls_token"):
         load_weights(ours("vivit_large_fe"), joint, quiet=True)
 
 

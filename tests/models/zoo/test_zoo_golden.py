@@ -5,15 +5,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from fixformer.models.weights.pytorchvideo_mvit import from_pytorchvideo_mvit
-from fixformer.models.weights.pytorchvideo_slowfast import from_pytorchvideo_slowfast
-from fixformer.models.weights.pytorchvideo_x3d import from_pytorchvideo_x3d
+from fixformer.config.model import ModelSettings
+from fixformer.models.weights.pytorchvideo import (
+    from_pytorchvideo_mvit,
+    from_pytorchvideo_slowfast,
+    from_pytorchvideo_x3d,
+)
 from fixformer.models.weights.renaming import rename
 from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 from fixformer.models.zoo.i3d import I3D, Inception, InflatedStem, SameMaxPool, Widths
 from fixformer.models.zoo.msnet import MotionSqueeze
-from fixformer.models.zoo.mvit import MViT
-from fixformer.models.zoo.slowfast import SlowFast
+from fixformer.models.zoo.mvit import MViT, MvitSettings
+from fixformer.models.zoo.slowfast import SlowFast, SlowFastSettings
 from fixformer.models.zoo.tsm import ShiftBottleneck
 from fixformer.models.zoo.x3d import X3D
 from fixformer.ops.motion_squeeze import correlation, frame_pairs, normalise, squeeze_motion
@@ -34,7 +37,8 @@ def load(model: nn.Module, weights: Mapping[str, Tensor], prefix: str = "") -> n
 
 def test_mvit(golden) -> None:
     reference = golden("model_mvit")
-    model = MViT(num_classes=7, num_frames=4, image_size=32, embed_dim=8, depth=4, stage_starts=(1, 3), kv_stride=4)
+    settings = MvitSettings(num_classes=7, num_frames=4, image_size=32)
+    model = MViT(settings, embed_dim=8, depth=4, stage_starts=(1, 3), kv_stride=4)
     load(model, from_pytorchvideo_mvit(reference.weights))
     outputs: list[Tensor] = []
     for block in model.blocks[:2]:
@@ -48,7 +52,8 @@ def test_mvit(golden) -> None:
 
 def test_slowfast(golden) -> None:
     reference = golden("model_slowfast")
-    model = SlowFast(num_classes=5, num_frames=8, image_size=32, depths=(1, 1, 1, 1), width=4, beta=4)
+    settings = SlowFastSettings(num_classes=5, num_frames=8, image_size=32)
+    model = SlowFast(settings, depths=(1, 1, 1, 1), width=4, beta=4)
     load(model, from_pytorchvideo_slowfast(reference.weights))
     with torch.no_grad():
         torch.testing.assert_close(model(reference.video), reference.tensors["logits"], **EXACT)
@@ -57,9 +62,7 @@ def test_slowfast(golden) -> None:
 def test_x3d(golden) -> None:
     reference = golden("model_x3d")
     model = X3D(
-        num_classes=5,
-        num_frames=4,
-        image_size=32,
+        ModelSettings(num_classes=5, num_frames=4, image_size=32),
         stem_dim=8,
         dims=(8, 8, 16, 32),
         depths=(1, 2, 5, 3),
@@ -128,7 +131,7 @@ def test_i3d_pools(golden) -> None:
 
 
 def test_i3d_classifies_neighbouring_frames_and_averages() -> None:
-    model = I3D(num_classes=3, num_frames=8, image_size=32, width=1 / 8).eval()
+    model = I3D(ModelSettings(num_classes=3, num_frames=8, image_size=32), width=1 / 8).eval()
     features = torch.randn(2, model.num_features, 4, 1, 1)
     edges_count_half = torch.tensor([0.5, 1, 1, 0.5]) / 3
     pooled = (features[..., 0, 0] * edges_count_half).sum(dim=2)

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.errors import InputError
 from fixformer.models.zoo.common.bottleneck import Bottleneck
 from fixformer.models.zoo.common.pooled_attention import PooledAttention, pool_tokens
 from fixformer.models.zoo.i3d import SameMaxPool, pad_same
-from fixformer.models.zoo.mvit import MViT, plan_blocks, token_grid
-from fixformer.models.zoo.slowfast import SlowFast
+from fixformer.models.zoo.mvit import MViT, MvitSettings, plan_blocks, token_grid
+from fixformer.models.zoo.slowfast import SlowFast, SlowFastSettings
 from fixformer.models.zoo.tsm import TSM
 from fixformer.models.zoo.x3d import X3D, squeeze_dim
 
@@ -28,7 +29,7 @@ def test_mvit_plan_widens_before_it_halves() -> None:
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 9), st.integers(1, 40))
 def test_token_grid_is_what_the_patches_give(frames: int, size: int) -> None:
-    model = MViT(num_classes=2, num_frames=4, image_size=32, embed_dim=2, depth=1, stage_starts=())
+    model = MViT(MvitSettings(num_frames=4, image_size=32), embed_dim=2, depth=1, stage_starts=())
     patches = model.patch_embed(torch.zeros(1, 3, frames, size, size))
     assert tuple(patches.shape[2:]) == token_grid(frames, size)
 
@@ -60,7 +61,8 @@ def test_pooled_attention_is_softmax_attention_of_pooled_tokens() -> None:
 
 def tiny_mvit(frames: int = 4, size: int = 32) -> MViT:
     torch.manual_seed(0)
-    return MViT(num_classes=3, num_frames=frames, image_size=size, embed_dim=8, depth=2, stage_starts=(1,)).eval()
+    settings = MvitSettings(num_classes=3, num_frames=frames, image_size=size)
+    return MViT(settings, embed_dim=8, depth=2, stage_starts=(1,)).eval()
 
 
 def test_resizing_for_good_equals_interpolating_for_each_clip() -> None:
@@ -103,8 +105,8 @@ def test_same_padding_gives_one_output_for_each_stride(
 
 
 def test_residual_branches_of_slowfast_and_x3d_start_at_zero() -> None:
-    slowfast = SlowFast(num_classes=2, num_frames=4, image_size=32, depths=(1, 1, 1, 1), width=8, beta=4)
-    x3d = X3D(num_classes=2, num_frames=4, image_size=32, stem_dim=8, dims=(8,), depths=(2,), expansion=1.5)
+    slowfast = SlowFast(SlowFastSettings(num_frames=4, image_size=32), depths=(1, 1, 1, 1), width=8, beta=4)
+    x3d = X3D(ModelSettings(num_frames=4, image_size=32), stem_dim=8, dims=(8,), depths=(2,), expansion=1.5)
     for model in (slowfast, x3d):
         blocks = [m for m in model.modules() if isinstance(m, Bottleneck)]
         assert blocks
@@ -113,14 +115,14 @@ def test_residual_branches_of_slowfast_and_x3d_start_at_zero() -> None:
 
 def test_initial_scales() -> None:
     torch.manual_seed(0)
-    tsm = TSM(num_classes=50, num_frames=2, image_size=32, depths=(1, 1), width=32)
+    tsm = TSM(ModelSettings(num_classes=50, num_frames=2, image_size=32), depths=(1, 1), width=32)
     assert tsm.head.fc.weight.std().item() == pytest.approx(0.001, rel=0.1)
     conv = tsm.stages[0][0].b.conv
     assert conv.weight.std().item() == pytest.approx((2 / (9 * conv.out_channels)) ** 0.5, rel=0.1)
 
 
 def test_slow_path_sees_every_fourth_frame() -> None:
-    model = SlowFast(num_classes=2, num_frames=8, image_size=32, depths=(1, 1, 1, 1), width=8, beta=4).eval()
+    model = SlowFast(SlowFastSettings(num_frames=8, image_size=32), depths=(1, 1, 1, 1), width=8, beta=4).eval()
     seen: list[torch.Tensor] = []
     model.slow.stem.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
     video = torch.randn(1, 3, 9, 32, 32)
@@ -130,11 +132,11 @@ def test_slow_path_sees_every_fourth_frame() -> None:
 
 def test_an_even_lateral_kernel_is_refused() -> None:
     with pytest.raises(InputError, match="lateral_kernel=4"):
-        SlowFast(num_classes=2, num_frames=8, image_size=32, lateral_kernel=4)
+        SlowFast(SlowFastSettings(lateral_kernel=4))
 
 
 def test_dropped_positions_average_out_only_in_training() -> None:
-    model = TSM(num_classes=4, num_frames=2, image_size=32, depths=(1, 1), width=8)
+    model = TSM(ModelSettings(num_classes=4, num_frames=2, image_size=32), depths=(1, 1), width=8)
     features = torch.randn(1, 2, model.num_features, 1, 1)
     model.train()
     assert not torch.equal(model.forward_head(features), model.forward_head(features))

@@ -6,9 +6,11 @@ from torch import Tensor
 
 from fixformer.errors import WeightsError
 from fixformer.models.registry import create_model
-from fixformer.models.weights.pytorchvideo_mvit import from_pytorchvideo_mvit
-from fixformer.models.weights.pytorchvideo_slowfast import from_pytorchvideo_slowfast
-from fixformer.models.weights.pytorchvideo_x3d import from_pytorchvideo_x3d
+from fixformer.models.weights.pytorchvideo import (
+    from_pytorchvideo_mvit,
+    from_pytorchvideo_slowfast,
+    from_pytorchvideo_x3d,
+)
 from fixformer.models.weights.resnet import from_motionsqueeze, from_tsm
 
 NORM = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")

@@ -100,9 +100,14 @@ class PacketStore:
 
 
 def _demux(container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
-    for packet in container.demux(stream):
-        if packet.size:  # the empty last packet asks decoders to flush, which the readers do themselves
-            yield packet
+    try:
+        for packet in container.demux(stream):
+            if packet.size:  # the empty last packet asks decoders to flush, which the readers do themselves
+                yield packet
+    except IndexError:
+        # at the end PyAV flushes every stream, also those that FFmpeg found only while reading (damaged or spliced
+        # MPEG-TS) and that PyAV does not list; all packets have been read by then
+        return
 
 
 def _vp8_shown(packet: Packet) -> bool:

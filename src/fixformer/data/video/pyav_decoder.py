@@ -102,7 +102,8 @@ class PyAVDecoder(DecoderBase):
     def verify(self) -> None:
         """Decode everything now, so that length, times and faults are what decoding gave and not what the file says."""
         self._get_reader()
-        self._distrust(self._deadline())
+        self._reader = self._scan(self._deadline())
+        self._first = self._canvas = None
 
     def close(self) -> None:
         self._reader = self._first = None
@@ -165,7 +166,7 @@ class PyAVDecoder(DecoderBase):
         table = FrameTable(rows)
         return table if table.unambiguous else None
 
-    def _scan(self, deadline: Deadline) -> Reader:
+    def _scan(self, deadline: Deadline, *, trust_times: bool = True) -> Reader:
         """Decode everything once, in order."""
         assert self._store is not None
         self._faults = list(self._store.faults)
@@ -183,7 +184,7 @@ class PyAVDecoder(DecoderBase):
         self._judge(len(times))
         if kept is not None:
             return KeptReader(kept)
-        table = self._make_table()
+        table = self._make_table() if trust_times else None
         if table is not None and not self._faults and times == list(table.pts_F):
             return TimedReader(self._codec, self._store, table)
         return OrderedReader(self._codec, self._store, times)
@@ -208,7 +209,7 @@ class PyAVDecoder(DecoderBase):
 
     def _distrust(self, deadline: Deadline) -> None:
         """The file is not what its packets promise: start again from what decoding it in order gives."""
-        self._reader = self._scan(deadline)
+        self._reader = self._scan(deadline, trust_times=False)
         self._first = self._canvas = None
 
     def _collect(self, wanted: list[int], deadline: Deadline) -> np.ndarray:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
+from fixformer.config import FilledModelConfig
 from fixformer.errors import InputError
-from fixformer.models.attention.fixation import Triple
 from fixformer.ops.shift import (
     Group,
     compose,
@@ -24,26 +23,23 @@ from fixformer.ops.shift import (
 
 
 class Associate(nn.Module):
-    """Shift channels of k and v, never of q. `segment` cuts a clip into parts that do not exchange frames."""
+    """Shift channels of keys or values; queries stay. `segment` cuts a clip into parts that exchange no frames."""
 
     def __init__(self, groups: Sequence[Group], segment: int | None = None) -> None:
         super().__init__()
         self.groups = tuple(groups)
         self.segment = segment
 
-    def forward(self, q_BTHWhE: Tensor, k_BTHWhE: Tensor, v_BTHWhE: Tensor) -> Triple:
-        return q_BTHWhE, self.shift(k_BTHWhE), self.shift(v_BTHWhE)
-
-    def shift(self, x_BTHWhE: Tensor) -> Tensor:
+    def forward(self, x_BTHWhE: Tensor) -> Tensor:
         B, T = x_BTHWhE.shape[:2]
         segment = self.segment or T
         if T % segment:
-            raise InputError(f"a clip of {T} frames cannot be cut into segments of shift_segment={segment} frames.")
+            raise InputError(f"a clip of {T} frames cannot be divided into segments of shift_segment={segment} frames.")
         x_BTHWC = x_BTHWhE.flatten(-2).reshape(B * T // segment, segment, *x_BTHWhE.shape[2:4], -1)
         return shift(x_BTHWC, self.groups).view_as(x_BTHWhE)
 
 
-def paper_groups(config: ModelConfig, axis: str) -> list[Group]:
+def paper_groups(config: FilledModelConfig, axis: str) -> list[Group]:
     """Temporal, then spatial shift, in every attention alike; `axis` is the attention's and does not matter."""
     c, channels = config, config.embed_dim
     space = {"cross": cross_groups, "square": square_groups}[c.shift_shape]
@@ -52,7 +48,7 @@ def paper_groups(config: ModelConfig, axis: str) -> list[Group]:
     return compose(in_time, in_space)
 
 
-def released_groups(config: ModelConfig, axis: str) -> list[Group]:
+def released_groups(config: FilledModelConfig, axis: str) -> list[Group]:
     """The released code's crossing: attention in time gets the spatial shift, attention in space the temporal one."""
     c, channels = config, config.embed_dim
     if axis == "time" and c.association != "time":
@@ -63,7 +59,7 @@ def released_groups(config: ModelConfig, axis: str) -> list[Group]:
     return []
 
 
-READINGS: dict[str, Callable[[ModelConfig, str], list[Group]]] = {
+READINGS: dict[str, Callable[[FilledModelConfig, str], list[Group]]] = {
     "paper": paper_groups,
     "released": released_groups,
 }

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 Merge = Callable[[Sequence[Tensor]], Tensor]
-Triple = tuple[Tensor, Tensor, Tensor]
 
 
 def concat(sources: Sequence[Tensor]) -> Tensor:
@@ -39,6 +38,13 @@ class Gate(nn.Module):
         return self.fc(self.merge(sources)).sigmoid()
 
 
+class NoFixation(nn.Module):
+    """Query and key as they are."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k
+
+
 class SeparateFixation(nn.Module):
     """Eq. 4: the query's ratio comes from the query, the key's from the key."""
 
@@ -47,8 +53,8 @@ class SeparateFixation(nn.Module):
         self.gate_q = Gate(width, 1)
         self.gate_k = Gate(width, 1)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Triple:
-        return q * self.gate_q(q), k * self.gate_k(k), v
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return q * self.gate_q(q), k * self.gate_k(k)
 
 
 class SharedFixation(nn.Module):
@@ -59,17 +65,17 @@ class SharedFixation(nn.Module):
         self.sources = sources
         self.gate = Gate(width, sources, merge)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Triple:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         ratio = self.gate(*(q, k, v)[: self.sources])
-        return q * ratio, k * ratio, v
+        return q * ratio, k * ratio
 
 
 class TwiceEvaluatedFixation(SharedFixation):
-    """The shared ratio as the released code computes it: twice. Same result, 21.8 GFLOPs in place of 10.9."""
+    """The shared ratio as the released code computes it: twice. Same result, 21.8 GFLOPs instead of 10.9 at 16x224."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Triple:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         sources = (q, k, v)[: self.sources]
-        return q * self.gate(*sources), k * self.gate(*sources), v
+        return q * self.gate(*sources), k * self.gate(*sources)
 
 
 class UnsharedFixation(nn.Module):
@@ -81,6 +87,6 @@ class UnsharedFixation(nn.Module):
         self.gate_q = Gate(width, sources, merge)
         self.gate_k = Gate(width, sources, merge)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Triple:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         sources = (q, k, v)[: self.sources]
-        return q * self.gate_q(*sources), k * self.gate_k(*sources), v
+        return q * self.gate_q(*sources), k * self.gate_k(*sources)

@@ -16,13 +16,13 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
+from fixformer.config import FilledModelConfig
 from fixformer.models.attention.axes import Grid
 from fixformer.models.layers.noise import clip_noise
 from fixformer.ops import linear_attention, softmax_attention
 from fixformer.ops.cosformer import cosformer_attention
 from fixformer.ops.lara import LandmarkWeights, lara_attention, mix_landmarks, project_landmarks
-from fixformer.ops.linear_attention import Association
+from fixformer.ops.linear_attention import ProductOrder
 from fixformer.ops.linformer import linformer_attention, resize_projection
 from fixformer.ops.nystrom import nystrom_attention
 from fixformer.ops.orthoformer import orthoformer_attention
@@ -30,61 +30,61 @@ from fixformer.ops.performer import orthogonal_projection, performer_attention
 from fixformer.ops.pooling import grid_means, segment_means
 
 
-class Attend(nn.Module):
+class AttentionKind(nn.Module):
     """q, k, v `[G, h, N, E]` and their grid to `[G, h, N, E]`."""
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         raise NotImplementedError
 
     def resize(self, grid: Grid) -> None:
-        """Fit what is tied to the number of tokens to another grid, for good. Most have nothing of the kind."""
+        """Resize parameters tied to the number of tokens to another grid. Most kinds have none."""
 
 
-class AssociativeAttend(Attend):
-    """Linear in φ(q), φ(k), v, so that either product may come first.
+class KernelAttention(AttentionKind):
+    """Weights φ(q) · φ(k), a matrix product, so that either of the two products may come first.
 
-    `association` is forced only where the released code, or the paper's way of counting, is meant.
+    `product_order` is forced only for the released code and for the paper's way of counting FLOPs.
     """
 
-    def __init__(self, association: Association = "auto") -> None:
+    def __init__(self, product_order: ProductOrder = "auto") -> None:
         super().__init__()
-        self.association = association
+        self.product_order = product_order
 
 
-class LinearAttend(AssociativeAttend):
+class LinearAttention(KernelAttention):
     """Eq. 3."""
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
-        return linear_attention(q_GhNE, k_GhNE, v_GhNE, association=self.association)
+        return linear_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
 
 
-class SoftmaxAttend(Attend):
+class SoftmaxAttention(AttentionKind):
     """Eq. 1 with softmax."""
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         return softmax_attention(q_GhNE, k_GhNE, v_GhNE)
 
 
-class CosformerAttend(AssociativeAttend):
+class CosformerAttention(KernelAttention):
     """Weights that fade with the distance of two tokens in their sequence; a frame is read row by row."""
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
-        return cosformer_attention(q_GhNE, k_GhNE, v_GhNE, association=self.association)
+        return cosformer_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
 
 
-class PerformerAttend(AssociativeAttend):
+class PerformerAttention(KernelAttention):
     """Random features, the same for all heads, saved with the weights.
 
-    In training they are drawn anew every `redraw_every` passes, in evaluation never. What is drawn follows from `seed`
-    and the number of passes: processes that train one model together draw alike, and a resumed run draws as before.
+    In training they are redrawn every `redraw_every` passes, in evaluation never. `seed` and the number of passes
+    determine what is drawn: the processes of a distributed run draw the same, and so does a resumed run.
     """
 
     projection_RE: Tensor
     passes: Tensor
     seed: Tensor
 
-    def __init__(self, width: int, features: int, redraw_every: int, association: Association = "auto") -> None:
-        super().__init__(association)
+    def __init__(self, width: int, features: int, redraw_every: int, product_order: ProductOrder = "auto") -> None:
+        super().__init__(product_order)
         self.redraw_every = redraw_every
         self.register_buffer("projection_RE", orthogonal_projection(features, width))
         self.register_buffer("passes", torch.zeros((), dtype=torch.long))
@@ -92,7 +92,7 @@ class PerformerAttend(AssociativeAttend):
 
     @torch.compiler.disable
     def count_pass(self) -> None:
-        """Draw anew if it is time. Called before the blocks, not within: a recomputed block must find the same."""
+        """Redraw if due. Called before the blocks, not within: a block recomputed in backward must find the same."""
         self.passes += 1
         if int(self.passes) % self.redraw_every == 0:
             generator = torch.Generator().manual_seed(int(self.seed) + int(self.passes))
@@ -100,12 +100,13 @@ class PerformerAttend(AssociativeAttend):
             self.projection_RE.copy_(orthogonal_projection(features, width, generator))
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
-        return performer_attention(q_GhNE, k_GhNE, v_GhNE, self.projection_RE, association=self.association)
+        return performer_attention(q_GhNE, k_GhNE, v_GhNE, self.projection_RE, product_order=self.product_order)
 
 
-class LinformerAttend(Attend):
-    """Projections onto slots, one weight per token and slot: the only kind here that is tied to the grid it was built
-    for. Elsewhere the projections are interpolated; `resize` does it once for all.
+class LinformerAttention(AttentionKind):
+    """Projections onto slots, one weight per token and slot: the only kind here that is tied to its grid.
+
+    On another grid the projections are interpolated in every forward pass; `resize` does it once and for all.
     """
 
     def __init__(self, grid: Grid, slots: int, shared: bool) -> None:
@@ -143,7 +144,7 @@ def resize_slots(table: Tensor, grid: Sequence[int]) -> Tensor:
 
 @torch.compiler.assume_constant_result
 def warn_interpolated(built_for: Grid) -> None:
-    """A compiler calls this once, while it traces. It can hand over constants only, so not the grid of the clip."""
+    """torch.compile calls this once, while tracing, with constants only; hence not with the grid of the clip."""
     tokens = "x".join(map(str, built_for))
     warnings.warn(
         f"Linformer's projections are for {tokens} tokens and are interpolated for every clip of another size; "
@@ -152,7 +153,7 @@ def warn_interpolated(built_for: Grid) -> None:
     )
 
 
-class OrthoformerAttend(Attend):
+class OrthoformerAttention(AttentionKind):
     """Landmarks picked among the queries. The first is a random token in training, the first token in evaluation."""
 
     def __init__(self, landmarks: int) -> None:
@@ -172,7 +173,7 @@ def first_landmarks(q_GhNE: Tensor, at_random: bool) -> Tensor:
     return torch.zeros(G, h, dtype=torch.long, device=q_GhNE.device)
 
 
-class NystromAttend(Attend):
+class NystromAttention(AttentionKind):
     """Landmarks are means of neighbouring tokens; sequences no longer than these have softmax attention."""
 
     def __init__(self, landmarks: int) -> None:
@@ -204,12 +205,12 @@ class PooledLandmarks(nn.Module):
 
 def box_means(x_GhNE: Tensor, grid: Grid, most: int) -> Tensor:
     """At most `most` means over boxes of the grid, as many along each side."""
-    side = int(most ** (1 / len(grid)) + 1e-9)
+    side = int(most ** (1 / len(grid)) + 1e-9)  # the root of 64 may come out as 3.9999999
     size = [min(side, length) for length in grid]
     return x_GhNE if prod(size) == prod(grid) else grid_means(x_GhNE, grid, size)
 
 
-class LaraAttend(Attend):
+class LaraAttention(AttentionKind):
     """Importance sampling around landmarks of queries and keys; the samples are random in training only.
 
     Landmarks of keys attend to each other first, except on a line, where the released code has no such step.
@@ -235,29 +236,29 @@ class LaraAttend(Attend):
         return lara_attention(q_GhNE, k_GhNE, v_GhNE, *self.proposals(q_GhNE, k_GhNE, grid))
 
 
-def _association(config: ModelConfig) -> Association:
+def _product_order(config: FilledModelConfig) -> ProductOrder:
     return "keys_values" if config.reading == "released" else "auto"
 
 
-def _linformer(config: ModelConfig, grid: Grid) -> LinformerAttend:
+def _linformer(config: FilledModelConfig, grid: Grid) -> LinformerAttention:
     """Keys and values share a projection along time: with one each, the paper's 53.5 M parameters would be 53.6."""
-    return LinformerAttend(grid, config.slots, shared=len(grid) == 1)
+    return LinformerAttention(grid, config.slots, shared=len(grid) == 1)
 
 
-def _performer(config: ModelConfig, grid: Grid) -> PerformerAttend:
-    return PerformerAttend(
-        config.embed_dim // config.num_heads, config.random_features, config.redraw_every, _association(config)
+def _performer(config: FilledModelConfig, grid: Grid) -> PerformerAttention:
+    return PerformerAttention(
+        config.embed_dim // config.num_heads, config.random_features, config.redraw_every, _product_order(config)
     )
 
 
 # From a filled config and the grid of tokens that attend to each other.
-ATTENDS: dict[str, Callable[[ModelConfig, Grid], Attend]] = {
-    "linear": lambda config, grid: LinearAttend(_association(config)),
-    "softmax": lambda config, grid: SoftmaxAttend(),
+ATTENTION_KINDS: dict[str, Callable[[FilledModelConfig, Grid], AttentionKind]] = {
+    "linear": lambda config, grid: LinearAttention(_product_order(config)),
+    "softmax": lambda config, grid: SoftmaxAttention(),
     "performer": _performer,
-    "cosformer": lambda config, grid: CosformerAttend(_association(config)),
+    "cosformer": lambda config, grid: CosformerAttention(_product_order(config)),
     "linformer": _linformer,
-    "orthoformer": lambda config, grid: OrthoformerAttend(config.landmarks),
-    "lara": lambda config, grid: LaraAttend(config.embed_dim // config.num_heads, config.landmarks),
-    "nystrom": lambda config, grid: NystromAttend(config.landmarks),
+    "orthoformer": lambda config, grid: OrthoformerAttention(config.landmarks),
+    "lara": lambda config, grid: LaraAttention(config.embed_dim // config.num_heads, config.landmarks),
+    "nystrom": lambda config, grid: NystromAttention(config.landmarks),
 }

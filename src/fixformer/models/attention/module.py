@@ -1,90 +1,122 @@
-"""One attention of a block, composed of parts: project, associate, kernel, fixate, attend along an axis, project.
+"""One attention of a block: project, associate, kernel, fixate, attend along an axis, project.
 
 Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
+q, k and v are `[B, T, H, W, h, E]`.
 """
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config import ModelConfig
-from fixformer.models.attention import fixation
+from fixformer.config import FilledModelConfig
 from fixformer.models.attention.association import READINGS, Associate
 from fixformer.models.attention.axes import AXES, Grid
-from fixformer.models.attention.fixation import Triple
-from fixformer.models.attention.kinds import ATTENDS, Attend
-from fixformer.ops import KERNELS
-from fixformer.ops.kernels import Kernel
-
-
-class ApplyKernel(nn.Module):
-    """φ on query and key."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Triple:
-        return self.kernel(q), self.kernel(k), v
+from fixformer.models.attention.fixation import (
+    MERGES,
+    NoFixation,
+    SeparateFixation,
+    SharedFixation,
+    TwiceEvaluatedFixation,
+    UnsharedFixation,
+)
+from fixformer.models.attention.kinds import ATTENTION_KINDS, AttentionKind
+from fixformer.ops.kernels import KERNELS, Kernel, identity
 
 
 class Attention(nn.Module):
-    """Multi-head attention among the tokens that share a sequence along `axis`."""
+    """Multi-head attention among the tokens that share a sequence along `axis`.
+
+    `attend` is the kind of attention; without the other parts it is the plain attention of that kind.
+    """
 
     def __init__(
-        self, dim: int, heads: int, axis: str, steps: dict[str, nn.Module], attend: Attend, qkv_bias: bool = True
+        self,
+        dim: int,
+        heads: int,
+        axis: str,
+        attend: AttentionKind,
+        associate: Associate | None = None,
+        kernel: Kernel = identity,
+        fixate: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.axis = AXES[axis]
-        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
-        self.steps = nn.ModuleDict(steps)
+        self.qkv = nn.Linear(dim, 3 * dim)
+        # Weight files know the gate as `steps.fixate`, from a time when association and kernel stood beside it.
+        self.steps = nn.ModuleDict({"fixate": fixate or NoFixation()})
         self.attend = attend
         self.proj = nn.Linear(dim, dim)
+        self.associate = associate or nn.Identity()
+        self.kernel = kernel
 
-    def project(self, x_BTHWD: Tensor) -> Triple:
-        q, k, v = self.qkv(x_BTHWD).unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        return q, k, v
+    @property
+    def fixate(self) -> nn.Module:
+        return self.steps["fixate"]
 
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         q, k, v = self.project(x_BTHWD)
-        for step in self.steps.values():
-            q, k, v = step(q, k, v)
-        y_GhNE = self.attend(*map(self.axis.sequences, (q, k, v)), self.axis.grid(x_BTHWD.shape[1:4]))
-        return self.proj(self.axis.tokens(y_GhNE, x_BTHWD.shape[:-1]))
+        return self.proj(self.between_projections(q, k, v))
+
+    def project(self, x_BTHWD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.qkv(x_BTHWD).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        return q, k, v
+
+    def between_projections(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """From q, k, v to the heads' output `[B, T, H, W, D]`."""
+        k, v = self.associate(k), self.associate(v)  # appendix A.3: channels from neighbouring tokens
+        return self.after_association(q, k, v)
+
+    def after_association(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """The rest looks at one sequence at a time, so it may be given some of the frames (or rows) only."""
+        q, k = self.kernel(q), self.kernel(k)  # φ of Eq. 3
+        q, k = self.fixate(q, k, v)  # Eq. 4 or 5: channels reweighted
+        return self.attend_along_axis(q, k, v)  # Eq. 3
+
+    def attend_along_axis(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q_GhNE, k_GhNE, v_GhNE = map(self.axis.sequences, (q, k, v))
+        y_GhNE = self.attend(q_GhNE, k_GhNE, v_GhNE, self.axis.grid(q.shape[1:4]))
+        return self.axis.tokens(y_GhNE, q.shape[:4])
 
 
-def build_attention(config: ModelConfig, axis: str, size_THW: Grid) -> Attention:
+class FixationFirstAttention(Attention):
+    """The other order, which the paper's ablation compares: association after fixation."""
+
+    def between_projections(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k = self.kernel(q), self.kernel(k)
+        q, k = self.fixate(q, k, v)
+        k, v = self.associate(k), self.associate(v)
+        return self.attend_along_axis(q, k, v)
+
+
+ORDERS: dict[str | None, type[Attention]] = {
+    None: Attention,
+    "association_first": Attention,
+    "fixation_first": FixationFirstAttention,
+}
+
+
+def build_attention(config: FilledModelConfig, axis: str, size_THW: Grid) -> Attention:
     """The attention a (filled) config describes, for clips of `size_THW` tokens."""
     c = config
-    associate = {} if c.association == "none" else {"associate": _associate(c, axis)}
-    kernel = _kernel(c)
-    fixate = {} if c.fixation == "none" else {"fixate": build_fixation(c)}
-    orders: dict[str | None, dict[str, nn.Module]] = {
-        "association_first": {**associate, **kernel, **fixate},
-        "fixation_first": {**kernel, **fixate, **associate},
-    }
-    attend = ATTENDS[c.attention](c, AXES[axis].grid(size_THW))
-    return Attention(c.embed_dim, c.num_heads, axis, orders[c.order], attend)
-
-
-def _associate(config: ModelConfig, axis: str) -> nn.Module:
-    return Associate(READINGS[config.reading](config, axis), config.shift_segment)
-
-
-def _kernel(config: ModelConfig) -> dict[str, nn.Module]:
-    if config.kernel:
-        return {"kernel": ApplyKernel(KERNELS[config.kernel])}
+    associate = None
+    if c.association != "none":
+        associate = Associate(READINGS[c.reading](c, axis), c.shift_segment)
+    kernel = KERNELS[c.kernel] if c.kernel else identity
     # cosFormer attends with relu(q) and relu(k); a gate in front of it must see them too.
-    if config.attention == "cosformer" and config.fixation != "none":
-        return {"kernel": ApplyKernel(torch.relu)}
-    return {}
+    if c.attention == "cosformer" and c.fixation != "none":
+        kernel = torch.relu
+    fixate = build_fixation(c)
+    attend = ATTENTION_KINDS[c.attention](c, AXES[axis].grid(size_THW))
+    return ORDERS[c.order](c.embed_dim, c.num_heads, axis, attend, associate, kernel, fixate)
 
 
-def build_fixation(config: ModelConfig) -> nn.Module:
+def build_fixation(config: FilledModelConfig) -> nn.Module:
     """The gate a (filled) config describes."""
+    if config.fixation == "none":
+        return NoFixation()
     width = config.embed_dim // config.num_heads
     if config.fixation == "separate":
-        return fixation.SeparateFixation(width)
-    shared = fixation.TwiceEvaluatedFixation if config.reading == "released" else fixation.SharedFixation
-    kind = shared if config.fixation_shared else fixation.UnsharedFixation
-    return kind(width, len(config.fixation_sources), fixation.MERGES[config.fixation_merge])
+        return SeparateFixation(width)
+    shared = TwiceEvaluatedFixation if config.reading == "released" else SharedFixation
+    kind = shared if config.fixation_shared else UnsharedFixation
+    return kind(width, len(config.fixation_sources), MERGES[config.fixation_merge])

@@ -1,48 +1,58 @@
-"""Noise that belongs to a clip, not to the process or the part of a batch that the clip happens to be in.
+"""Dropout and other noise that depends on the clip, not on the process or micro-batch that the clip is in.
 
-Everything random in a forward pass is drawn for the whole batch of the step, from one seed, and each share of the batch
-takes its own rows: on one process or eight, at once or in parts, a clip meets the same dropout. Nearly all that is
-drawn is small (pooled features, one number per clip and block), so drawing it for all clips costs next to nothing.
+Everything random in a forward pass is drawn for the whole batch of the step, from one seed, and each part of the batch
+takes its own rows: on one process or eight, at once or in micro-batches, a clip meets the same dropout. Nearly all that
+is drawn is small (pooled features, one number per clip and block), so drawing it for all clips costs next to nothing.
 
-Legend: B clips of the share at hand.
+Legend: B clips of the part that passes through the model.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 
 import torch
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Share:
+class BatchPart:
     """Which clips of a batch of `total` pass through the model."""
 
     rows_B: Tensor
     total: int
 
 
-_at_hand: list[Share] = []
+# Empty outside of `share_of_batch`. A context variable would be lost where checkpointed blocks draw again: autograd
+# runs the backward pass of a GPU in threads of its own; and torch.compile cannot read one. So the part is the
+# process's, and the lock lets one thread at a time have one.
+_parts: list[BatchPart] = []
+_lock = RLock()
 
 
 @contextmanager
 def share_of_batch(start: int, stop: int, total: int, device: torch.device | None = None) -> Iterator[None]:
-    """Until the end of the backward pass, which may draw again: clips `start` to `stop` of a batch of `total`."""
-    _at_hand.append(Share(torch.arange(start, stop, device=device), total))
-    try:
-        yield
-    finally:
-        _at_hand.pop()
+    """Within, models in training are given clips `start` to `stop` of a batch of `total`.
+
+    It must enclose the backward pass, too, which may draw again. Another thread that trains waits for its turn.
+    """
+    with _lock:
+        _parts.append(BatchPart(torch.arange(start, stop, device=device), total))
+        try:
+            yield
+        finally:
+            _parts.pop()
 
 
 def clip_noise(draw: Callable[[int], Tensor], rows: int) -> Tensor:
-    """`draw(n)` gives n rows of noise; returns `rows` of them, as many for each clip of the share at hand."""
-    if not _at_hand:
+    """`rows` rows of noise, the same number for each clip of the current part; `draw(n)` gives n rows."""
+    if not _parts:
         return draw(rows)
-    share = _at_hand[-1]
-    each = rows // len(share.rows_B)
-    return draw(share.total * each).unflatten(0, (share.total, each))[share.rows_B].flatten(0, 1)
+    part = _parts[-1]
+    each, rest = divmod(rows, len(part.rows_B))
+    assert rest == 0, f"{rows} rows of noise for {len(part.rows_B)} clips of share_of_batch"
+    return draw(part.total * each).unflatten(0, (part.total, each))[part.rows_B].flatten(0, 1)
 
 
 class Dropout(nn.Module):

@@ -3,17 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
-Rules = Sequence[tuple[str, str]]
+from fixformer.errors import WeightsError
 
-# pytorchvideo's residual bottleneck, in ours.
-PYTORCHVIDEO_BOTTLENECK: Rules = (
-    (r"\.branch1_(conv|norm)\.", r".shortcut.\1."),
-    (r"\.branch2\.norm_b\.0\.", r".b.norm."),
-    (r"\.branch2\.norm_b\.1\.block\.", r".gate.gate."),
-    (r"\.branch2\.(conv|norm)_([abc])\.", r".\2.\1."),
-)
+Rules = Sequence[tuple[str, str]]
 
 
 def rename(state_dict: Mapping[str, Tensor], rules: Rules) -> dict[str, Tensor]:
@@ -24,3 +19,18 @@ def rename(state_dict: Mapping[str, Tensor], rules: Rules) -> dict[str, Tensor]:
             name = re.sub(pattern, replacement, name)  # noqa: PLW2901
         renamed[name] = tensor
     return renamed
+
+
+def join_qkv(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`X.body.query`, `.key` and `.value`, three layers, as one, `X.body.qkv`."""
+    joined = {}
+    for name, tensor in named.items():
+        match = re.fullmatch(r"(.*\.body)\.(query|key|value)\.(weight|bias)", name)
+        if match is None:
+            joined[name] = tensor
+        elif match[2] == "query":
+            parts = [named.get(f"{match[1]}.{part}.{match[3]}") for part in ("query", "key", "value")]
+            if any(part is None for part in parts):
+                raise WeightsError(f"the weights have {name!r} without its key or value; is the file complete?")
+            joined[f"{match[1]}.qkv.{match[3]}"] = torch.cat([part for part in parts if part is not None])
+    return joined

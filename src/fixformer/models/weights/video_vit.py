@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping
 from math import isqrt
 
-import torch
 from torch import Tensor
 
 from fixformer.errors import WeightsError
-from fixformer.models.weights.renaming import Rules, rename
+from fixformer.models.weights.renaming import Rules, join_qkv, rename
 
 TRANSFORMERS_ENDS: Rules = (
     (r"^(timesformer|vivit)\.", ""),
@@ -30,7 +29,7 @@ TIMESFORMER_RULES: Rules = (
     (r"^encoder\.layer\.(\d+)\.intermediate\.dense\.", r"blocks.\1.mlp.body.fc1."),
     (r"^encoder\.layer\.(\d+)\.output\.dense\.", r"blocks.\1.mlp.body.fc2."),
 )
-# As it lies on disk, and as version 5 holds it in memory.
+# The names in files, and those that version 5 has in memory.
 VIVIT_RULES: Rules = (
     *TRANSFORMERS_ENDS,
     (r"^(?:encoder\.layer|layers)\.(\d+)\.", r"blocks.\1."),
@@ -85,12 +84,12 @@ def from_transformers_timesformer(state_dict: Mapping[str, Tensor]) -> dict[str,
 
 
 def from_transformers_vivit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of `ViViT` from transformers'. Its positions stay a list, whose grid it does not say."""
+    """The state dict of `ViViT` from transformers'. Its positions stay a list: the file does not say their grid."""
     ours = rename(state_dict, VIVIT_RULES)
     table_1ND = ours.pop("position_embeddings", None)
     if table_1ND is not None:
         ours["cls_position"], ours["position_embed.volume"] = table_1ND[:, :1], table_1ND[0, 1:]
-    return joined(ours)
+    return join_qkv(ours)
 
 
 def from_xvit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -103,7 +102,8 @@ def from_xvit(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def from_motionformer(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state dict of `Motionformer` from facebookresearch/Motionformer's.
 
-    Its second stage has keys and values in one layer; the values are unused by the published models, and here then.
+    Its second stage has keys and values in one layer; the published models do not use the values, and neither do
+    ours by default.
     """
     theirs = {name: x for name, x in state_dict.items() if not name.removeprefix("module.").startswith("patch_embed.")}
     ours = rename(theirs, MOTIONFORMER_RULES)
@@ -123,23 +123,8 @@ def _take_tables(ours: dict[str, Tensor], positions: str, times: str) -> None:
         table_1ND = ours.pop(positions)
         side = isqrt(table_1ND.shape[1] - 1)
         if side * side != table_1ND.shape[1] - 1:
-            raise WeightsError(f"the table of positions has {table_1ND.shape[1] - 1} entries, which is no square grid.")
+            raise WeightsError(f"the position table has {table_1ND.shape[1] - 1} entries, expected a square number.")
         ours["cls_position"] = table_1ND[:, :1]
         ours["position_embed.table"] = table_1ND[0, 1:].unflatten(0, (side, side))
     if times in ours:
         ours["time_embed.slots"] = ours.pop(times).flatten(0, -2)
-
-
-def joined(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Queries, keys and values of three layers as one."""
-    whole = {}
-    for name, value in named.items():
-        match = re.fullmatch(r"(.*\.body)\.(query|key|value)\.(weight|bias)", name)
-        if match is None:
-            whole[name] = value
-        elif match[2] == "query":
-            parts = [named.get(f"{match[1]}.{part}.{match[3]}") for part in ("query", "key", "value")]
-            if any(part is None for part in parts):
-                raise WeightsError(f"the weights have {name!r} without its key and value; is the file whole?")
-            whole[f"{match[1]}.qkv.{match[3]}"] = torch.cat([part for part in parts if part is not None])
-    return whole

@@ -20,14 +20,18 @@ PUBLISHED_TUBELET, PUBLISHED_GRID = (2, 16, 16), (16, 14, 14)
 REMEDY = "put the config.json of the model beside the file, or pass grid=(frames, rows, columns) of its tokens"
 
 
-def with_grid(named: Mapping[str, Tensor], told: Grid | None) -> dict[str, Tensor]:
-    """The same tensors with the list of positions as `[T, H, W, D]`; `told` is the file's grid where it is known."""
+def with_grid(named: Mapping[str, Tensor], grid: Grid | None) -> dict[str, Tensor]:
+    """The same tensors with the list of positions as `[T, H, W, D]`; without `grid` it is inferred."""
     list_ND = named[VOLUME]
-    if told is None:
+    if grid is None:
         tubelet = tuple(named[FILTER].shape[2:]) if FILTER in named else ()
-        told = _only_grid(len(list_ND), tubelet)
-    _check(told, len(list_ND))
-    return {**named, VOLUME: list_ND.unflatten(0, told)}
+        grid = _only_grid(len(list_ND), tubelet)
+    if min(grid) < 1 or prod(grid) != len(list_ND):
+        raise WeightsError(
+            f"a grid of {_text(grid)} tokens has {prod(grid)} positions, the file has {len(list_ND)}; "
+            "check image_size, num_frames and tubelet_size in config.json, or the grid that was passed."
+        )
+    return {**named, VOLUME: list_ND.unflatten(0, grid)}
 
 
 def grid_beside(path: Path) -> Grid | None:
@@ -44,14 +48,6 @@ def grid_beside(path: Path) -> Grid | None:
         return None
 
 
-def _check(grid: Grid, tokens: int) -> None:
-    if min(grid) < 1 or prod(grid) != tokens:
-        raise WeightsError(
-            f"a grid of {_text(grid)} tokens has {prod(grid)} positions, the file has {tokens}; "
-            "check image_size, num_frames and tubelet_size in config.json, or the grid that was passed."
-        )
-
-
 def _only_grid(tokens: int, tubelet: tuple[int, ...]) -> Grid:
     """The one grid of square frames, of more than a single patch each, that has this number of tokens."""
     if tubelet == PUBLISHED_TUBELET and tokens == prod(PUBLISHED_GRID):
@@ -60,7 +56,7 @@ def _only_grid(tokens: int, tubelet: tuple[int, ...]) -> Grid:
     if len(grids) == 1:
         return grids[0]
     if not grids:
-        raise WeightsError(f"ViViT's {tokens} positions are no frames of square grids; {REMEDY}.")
+        raise WeightsError(f"ViViT's {tokens} positions do not divide into square frames; {REMEDY}.")
     choices = " or ".join(_text(grid) for grid in grids)
     raise WeightsError(f"ViViT's {tokens} positions may be frames x rows x columns of {choices}; {REMEDY}.")
 

@@ -1,6 +1,6 @@
-"""The systems the paper compares with that are not a setting of our own Transformer.
+"""The systems the paper compares with, as far as they are not settings of our own Transformer.
 
-Classes, frames and size default to those a system was published with.
+Classes, frames and image size default to the published ones.
 """
 
 from fixformer.models.zoo import i3d, motionformer, msnet, mvit, slowfast, timesformer, tsm, vivit, x3d, xvit

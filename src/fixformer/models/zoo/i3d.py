@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
 Size = tuple[int, int, int]
-HEAD_FRAMES = 2  # the head averages two neighbouring frames before it classifies
+HEAD_FRAMES = 2  # the published head averages over a window of 2 frames before classifying
 
 batch_norm = partial(nn.BatchNorm3d, eps=1e-3, momentum=0.01)
 
@@ -37,7 +38,7 @@ class Widths(NamedTuple):
         return self.point + self.wide + self.narrow + self.pooled
 
 
-# Blocks between poolings; the poolings, by kernel and stride, come before each group.
+# Groups of blocks, each after a pooling given by its kernel and stride.
 GROUPS: tuple[tuple[Size, Size, tuple[Widths, ...]], ...] = (
     ((1, 3, 3), (1, 2, 2), (Widths(64, 96, 128, 16, 32, 32), Widths(128, 128, 192, 32, 96, 64))),
     (
@@ -57,7 +58,7 @@ STEM_DIMS = (64, 64, 192)
 
 
 def pad_same(x_BCTHW: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Zeros around, the odd one at the end, so that a window moved over it has ceil(size / stride) positions."""
+    """TensorFlow's "same" padding: zeros, the odd one at the end, so that there are ceil(size / stride) outputs."""
     padding: list[int] = []
     for size, k, s in zip(reversed(x_BCTHW.shape[2:]), reversed(kernel), reversed(stride), strict=True):
         total = max(k - (size % s or s), 0)
@@ -66,7 +67,7 @@ def pad_same(x_BCTHW: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> T
 
 
 class SameMaxPool(nn.Module):
-    """Max pooling over windows padded with zeros, which count in the maximum."""
+    """Max pooling with "same" padding; its zeros count in the maximum, as in the published code."""
 
     def __init__(self, kernel: Size, stride: Size) -> None:
         super().__init__()
@@ -111,12 +112,10 @@ class Inception(nn.Module):
 class I3D(PooledClassifier):
     """Runs at any T and size; `width` scales all channels."""
 
-    def __init__(
-        self, *, num_classes: int, num_frames: int, image_size: int, dropout: float = 0.5, width: float = 1.0
-    ) -> None:
+    def __init__(self, settings: ModelSettings, *, width: float = 1.0) -> None:
+        super().__init__(settings)
         stem_dims = [int(width * dim) for dim in STEM_DIMS]
         groups = [(k, s, [Widths(*(int(width * w) for w in widths)) for widths in group]) for k, s, group in GROUPS]
-        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.stem = nn.Sequential(
             InflatedStem(3, stem_dims[0]),
             SameMaxPool((1, 3, 3), (1, 2, 2)),
@@ -132,23 +131,23 @@ class I3D(PooledClassifier):
                 in_dim = widths.out_dim
             self.groups.append(nn.ModuleList(blocks))
         initialise_convolutions(self)
-        self.add_head(in_dim, dropout)
+        self.add_head(in_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map, `[B, C, T/8, H/32, W/32]`."""
-        x_BCTHW = run(self.stem, video_BCTHW, checkpointing=self.checkpointing)
+        """The last feature map, `[B, C, T/8, H/32, W/32]`."""
+        x_BCTHW = run_block(self.stem, video_BCTHW, checkpointing=self.checkpointing)
         for group in self.groups:
             for block in group.children():
-                x_BCTHW = run(block, x_BCTHW, checkpointing=self.checkpointing)
+                x_BCTHW = run_block(block, x_BCTHW, checkpointing=self.checkpointing)
         return x_BCTHW
 
     def pool(self, features: Tensor) -> Tensor:
-        """Averages over space and neighbouring frames; each is classified, as published."""
+        """Averages over space and `HEAD_FRAMES` frames; each is classified, as published."""
         frames_BCT = features.mean(dim=(3, 4))
         return F.avg_pool1d(frames_BCT, min(HEAD_FRAMES, frames_BCT.shape[2]), stride=1).transpose(1, 2)
 
 
-@register
-def i3d(*, num_classes: int = 400, num_frames: int = 64, image_size: int = 224, dropout: float = 0.5) -> I3D:
+@register(ModelSettings(num_classes=400, num_frames=64))
+def i3d(settings: ModelSettings) -> I3D:
     """I3D on RGB frames."""
-    return I3D(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
+    return I3D(settings)

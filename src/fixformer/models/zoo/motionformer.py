@@ -1,19 +1,20 @@
-"""Motionformer: attention along the trajectories of tokens; with Orthoformer or LARA in its first stage, too.
+"""Motionformer: attention along the trajectories of tokens. Its first stage is softmax, Orthoformer or LARA.
 
 Shapes: B batch, h heads, N = 1 + F·P tokens, the class token first, then F frames of P patches, E head width, D width.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.errors import SettingsConflict, UnknownName
-from fixformer.models.attention.kinds import LaraAttend, first_landmarks
+from fixformer.config.schema import PositiveInt, Rate
+from fixformer.errors import SettingsConflict
+from fixformer.models.attention.kinds import LaraAttention, first_landmarks
 from fixformer.models.layers.residual import Mlp
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.registry import register
 from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
     Grid,
@@ -21,45 +22,41 @@ from fixformer.models.zoo.common.class_token import (
     TokenAttention,
     TokenBlock,
     VitSettings,
-    preset,
 )
 from fixformer.ops import softmax_attention
 from fixformer.ops.lara import lara_trajectories
 from fixformer.ops.orthoformer import orthoformer_trajectories
 from fixformer.ops.trajectory import TrajectoryWeights, softmax_trajectories, trajectory_attention_with_class_token
 
-LANDMARKS = 128
+LANDMARKS = 128  # as published for Orthoformer
 WITH_LANDMARKS = ("orthoformer", "lara")
 
 
 @dataclass(frozen=True)
 class MotionformerSettings(VitSettings):
-    """`attention` is that of stage 1 (trajectory, orthoformer, lara), or the authors' baselines (joint, divided).
+    """`attention` is the kind of stage 1 (trajectory, orthoformer, lara) or one of the authors' baselines (joint,
+    divided).
 
-    `values` says what stage 2 averages: the trajectories themselves, as the published models do by a slip in their
-    code, or a projection of them, as their paper writes. `landmarks` are Orthoformer's or, at most, LARA's; 128 unless
-    set.
+    `values` is what stage 2 averages: the trajectories themselves, as in the published models (by a mistake in their
+    code), or a projection of them, as in their paper. `landmarks` is the number for Orthoformer and the maximum for
+    LARA; 128 if None.
     """
 
-    tubelet: int = 2
-    drop_path: float = 0.2
-    attention: str = "trajectory"
-    values: str = "trajectory"
-    landmarks: int | None = None
+    tubelet: PositiveInt = 2
+    drop_path: Rate = 0.2
+    attention: Literal["trajectory", "orthoformer", "lara", "joint", "divided"] = "trajectory"
+    values: Literal["trajectory", "projected"] = "trajectory"
+    landmarks: PositiveInt | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kinds = (*STAGES, "joint", "divided")
-        for name, choices in (("attention", kinds), ("values", ("trajectory", "projected"))):
-            if getattr(self, name) not in choices:
-                raise UnknownName(name, getattr(self, name), choices)
+    def check_together(self) -> None:
+        super().check_together()
         if self.values == "projected" and self.attention not in STAGES:
             raise SettingsConflict(
-                f"values='projected' has no meaning with attention={self.attention!r}, which has no trajectories."
+                f"values='projected' has no effect with attention={self.attention!r}, which has no trajectories."
             )
         if self.landmarks is not None and self.attention not in WITH_LANDMARKS:
             raise SettingsConflict(
-                f"landmarks={self.landmarks} has no meaning with attention={self.attention!r}; "
+                f"landmarks={self.landmarks} has no effect with attention={self.attention!r}; "
                 f"leave landmarks out or set attention to {' or '.join(WITH_LANDMARKS)}."
             )
 
@@ -79,14 +76,14 @@ class OrthoformerTrajectories(nn.Module):
         return orthoformer_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], start_Bh, self.landmarks)
 
 
-class LaraTrajectories(LaraAttend):
-    """Landmarks over frames, rows and columns. The authors published no video code; this follows their image code."""
+class LaraTrajectories(LaraAttention):
+    """Landmarks over frames, rows and columns. The authors published only image code, which this follows."""
 
     def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:  # type: ignore[override]
         return lara_trajectories(q_BhNE, k_BhNE, v_BhNE, grid[0], *self.proposals(q_BhNE, k_BhNE, grid))
 
 
-# Stage 1 from head width and landmarks: q, k, v of patches and their grid to `[B, h, F·P, F, E]`.
+# Stage 1, built from head width and landmarks; maps q, k, v of the patches and their grid to `[B, h, F·P, F, E]`.
 STAGES: dict[str, Callable[[int, int], nn.Module]] = {
     "trajectory": lambda width, landmarks: SoftmaxTrajectories(),
     "orthoformer": lambda width, landmarks: OrthoformerTrajectories(landmarks),
@@ -95,7 +92,7 @@ STAGES: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 class TrajectoryTokens(nn.Module):
-    """Both stages; the class token attends to all tokens and no patch to it."""
+    """Both stages of trajectory attention; the class token attends to all tokens, but no patch attends to it."""
 
     def __init__(self, dim: int, stage: nn.Module, projected_values: bool) -> None:
         super().__init__()
@@ -113,7 +110,7 @@ class TrajectoryTokens(nn.Module):
 
 
 class DividedTokens(nn.Module):
-    """Each patch attends to the class token and to the patches of its frame, or of its place if `along_time`."""
+    """Each patch attends to the class token and to the patches of its frame, or of its position if `along_time`."""
 
     def __init__(self, along_time: bool) -> None:
         super().__init__()
@@ -143,19 +140,12 @@ class Motionformer(ClassTokenModel):
         s = settings
         self.blocks = nn.ModuleList(_block(s, rate) for rate in s.drop_path_rates(s.depth))
         self.pre_logits = nn.Linear(s.embed_dim, s.embed_dim)
-        self.finish(s.embed_dim, s.dropout)
-        for name, parameter in self.named_parameters():  # attention in time of its own starts as nothing
+        self.finish(s.embed_dim)
+        for name, parameter in self.named_parameters():  # divided attention starts without attention in time
             if name.endswith(".time.body.qkv.weight"):
                 nn.init.zeros_(parameter)
             elif name.endswith(".time.body.proj.weight"):
                 nn.init.ones_(parameter)
-
-    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """All tokens after the last norm, `[B, N, D]`, the class token first."""
-        x_BND, grid = self.tokens(self.embed(video_BCTHW))
-        for block in self.blocks:
-            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
-        return self.norm(x_BND)
 
     def pool(self, features: Tensor) -> Tensor:
         return self.pre_logits(features[:, :1]).tanh()
@@ -173,19 +163,19 @@ def _block(settings: MotionformerSettings, drop_path: float) -> TokenBlock:
     return TokenBlock(attentions, dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
 
 
-@preset(MotionformerSettings)
-def motionformer_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings())
+def motionformer_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer: trajectory attention on 16 frames."""
-    return Motionformer(MotionformerSettings(**settings))
+    return Motionformer(settings)
 
 
-@preset(MotionformerSettings)
-def oformer_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings(attention="orthoformer"))
+def oformer_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer with Orthoformer: 128 landmarks between queries and keys."""
-    return Motionformer(MotionformerSettings(**{"attention": "orthoformer"} | settings))
+    return Motionformer(settings)
 
 
-@preset(MotionformerSettings)
-def rala_base(**settings: Any) -> Motionformer:
+@register(MotionformerSettings(attention="lara"))
+def rala_base(settings: MotionformerSettings) -> Motionformer:
     """Motionformer with LARA, randomized attention: the paper's RALA."""
-    return Motionformer(MotionformerSettings(**{"attention": "lara"} | settings))
+    return Motionformer(settings)

@@ -3,17 +3,18 @@
 Shapes: B clips, T frames, N = B·T, C channels, H rows, W columns.
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import initialise_convolutions
 from fixformer.models.zoo.tsm import EXPANSION, TSM
 from fixformer.ops.motion_squeeze import squeeze_motion
 
+# Sizes as published.
 MATCH_DIM = 64
 MOTION_DIM = 3  # dx, dy, confidence
 REFINE_DIMS = (16, 32, 64)
@@ -48,17 +49,19 @@ def _separable(in_dim: int, out_dim: int, kernel: int) -> nn.Sequential:
 class MSNet(TSM):
     """TSM with a `MotionSqueeze` after its second stage."""
 
-    def __init__(self, *, width: int = 64, **settings: Any) -> None:
-        super().__init__(width=width, **settings)
+    def __init__(
+        self, settings: ModelSettings, *, depths: tuple[int, ...] = RESNET_DEPTHS[50], width: int = 64
+    ) -> None:
+        super().__init__(settings, depths=depths, width=width)
         self.motion = MotionSqueeze(2 * width * EXPANSION)
         initialise_convolutions(self.motion)
 
     def forward_stage(self, stage: int, x_NCHW: Tensor, num_frames: int) -> Tensor:
         x_NCHW = super().forward_stage(stage, x_NCHW, num_frames)
-        return run(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
+        return run_block(self.motion, x_NCHW, num_frames, checkpointing=self.checkpointing) if stage == 1 else x_NCHW
 
 
-@register
-def msnet_r50(*, num_classes: int = 174, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> MSNet:
+@register(ModelSettings())
+def msnet_r50(settings: ModelSettings) -> MSNet:
     """MSNet on ResNet-50."""
-    return MSNet(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
+    return MSNet(settings)

@@ -4,16 +4,18 @@ Shapes: B batch, N tokens (the class token, then the grid in raster order), C ch
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_rates
+from fixformer.config.model import ModelSettings
+from fixformer.config.schema import PositiveInt, Rate
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.noise import DropPath
 from fixformer.models.registry import register
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.pooled_attention import NORM_EPS, Grid, NoPool, PooledAttention, pool_tokens
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 
@@ -22,8 +24,14 @@ HALVE: Grid = (1, 2, 2)
 KEEP: Grid = (1, 1, 1)
 
 
+@dataclass(frozen=True)
+class MvitSettings(ModelSettings):
+    num_classes: PositiveInt = 400
+    drop_path: Rate = 0.2
+
+
 class BlockPlan(NamedTuple):
-    """Sizes of one block. Channels change in its MLP, the grid in its attention."""
+    """Sizes of one block. The MLP changes the channels, attention the grid."""
 
     dim: int
     out_dim: int
@@ -33,9 +41,9 @@ class BlockPlan(NamedTuple):
 
 
 def plan_blocks(depth: int, dim: int, num_heads: int, stage_starts: Sequence[int], kv_stride: int) -> list[BlockPlan]:
-    """A stage doubles channels and heads and halves rows and columns; the block before it widens the channels.
+    """A stage doubles channels and heads and halves rows and columns; the channels are widened one block earlier.
 
-    Keys and values keep the grid of the first block's, so their stride shrinks with every stage.
+    Keys and values have the same grid in all stages, so their stride is halved with every stage.
     """
     plans = []
     for i in range(depth):
@@ -48,7 +56,7 @@ def plan_blocks(depth: int, dim: int, num_heads: int, stage_starts: Sequence[int
 
 
 class SkipPool(nn.Module):
-    """The shortcut around attention that halves the grid."""
+    """The shortcut around an attention that halves the grid."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,12 +95,8 @@ class MViT(PooledClassifier):
 
     def __init__(
         self,
+        settings: MvitSettings,
         *,
-        num_classes: int,
-        num_frames: int,
-        image_size: int,
-        dropout: float = 0.5,
-        drop_path: float = 0.2,
         embed_dim: int = 96,
         num_heads: int = 1,
         depth: int = 16,
@@ -100,23 +104,22 @@ class MViT(PooledClassifier):
         kv_stride: int = 8,
         mlp_ratio: float = 4.0,
     ) -> None:
-        check_rates(drop_path=drop_path)
+        super().__init__(settings)
         plans = plan_blocks(depth, embed_dim, num_heads, stage_starts, kv_stride)
-        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.patch_embed = nn.Conv3d(3, embed_dim, PATCH_KERNEL, PATCH_STRIDE, PATCH_PADDING)
-        T, H, W = token_grid(num_frames, image_size)
+        T, H, W = token_grid(self.num_frames, self.image_size)
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.cls_position = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.time_embed = TimeEmbed(T, embed_dim)
         self.position_embed = PositionEmbed(H, W, embed_dim)
         self.blocks = nn.ModuleList(
-            MViTBlock(plan, mlp_ratio, drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
+            MViTBlock(plan, mlp_ratio, settings.drop_path * i / max(depth - 1, 1)) for i, plan in enumerate(plans)
         )
         self.norm = nn.LayerNorm(plans[-1].out_dim, eps=NORM_EPS)
         self.apply(_initialise)
         for name in sorted(self.no_weight_decay()):
             nn.init.trunc_normal_(self.get_parameter(name), std=0.02)
-        self.add_head(plans[-1].out_dim, dropout, std=0.02, bias=0.02)
+        self.add_head(plans[-1].out_dim, std=0.02, bias=0.02)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens after the last norm, `[B, 1 + T/2·H/32·W/32, C]`, the class token first."""
@@ -126,14 +129,14 @@ class MViT(PooledClassifier):
         token_B1C = (self.cls_token + self.cls_position).expand(B, -1, -1)
         x_BNC = torch.cat([token_B1C, patches_BTHWC.flatten(1, 3)], dim=1)
         for block in self.blocks:
-            x_BNC, grid = run(block, x_BNC, grid, checkpointing=self.checkpointing)
+            x_BNC, grid = run_block(block, x_BNC, grid, checkpointing=self.checkpointing)
         return self.norm(x_BNC)
 
     def pool(self, features: Tensor) -> Tensor:
         return features[:, :1]
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
+        """Interpolate the position tables once; otherwise they are interpolated for every clip of another size."""
         super().set_input_size(num_frames, image_size)
         for embed in (self.time_embed, self.position_embed):
             resize_tables(embed, *token_grid(self.num_frames, self.image_size))
@@ -143,44 +146,26 @@ class MViT(PooledClassifier):
 
 
 def token_grid(num_frames: int, image_size: int) -> Grid:
-    """The patches of a clip; kernels are odd and centred, so a stride s leaves ceil(size / s)."""
+    """The grid of patches of a clip: kernels are odd and centred, so a stride s gives ceil(size / s)."""
     T, H, W = (-(-size // s) for size, s in zip((num_frames, image_size, image_size), PATCH_STRIDE, strict=True))
     return T, H, W
 
 
 def _initialise(module: nn.Module) -> None:
-    """As released, biases included: they start at 0.02, not at zero."""
+    """As released, where biases start at 0.02, not at zero."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear | nn.LayerNorm):
         nn.init.constant_(module.bias, 0.02)
 
 
-@register
-def mvit_base_16x4(
-    *,
-    num_classes: int = 400,
-    num_frames: int = 16,
-    image_size: int = 224,
-    dropout: float = 0.5,
-    drop_path: float = 0.2,
-) -> MViT:
+@register(MvitSettings())
+def mvit_base_16x4(settings: MvitSettings) -> MViT:
     """MViT-B for 16 frames, every fourth of the video."""
-    return MViT(
-        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
-    )
+    return MViT(settings)
 
 
-@register
-def mvit_base_32x3(
-    *,
-    num_classes: int = 400,
-    num_frames: int = 32,
-    image_size: int = 224,
-    dropout: float = 0.5,
-    drop_path: float = 0.2,
-) -> MViT:
+@register(MvitSettings(num_frames=32))
+def mvit_base_32x3(settings: MvitSettings) -> MViT:
     """MViT-B for 32 frames, every third of the video."""
-    return MViT(
-        num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout, drop_path=drop_path
-    )
+    return MViT(settings)

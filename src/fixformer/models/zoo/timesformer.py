@@ -1,32 +1,31 @@
-"""TimeSformer: in every block attention along time at each place, then attention within each frame.
+"""TimeSformer: in every block attention along time at each position, then attention within each frame.
 
 Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.kinds import SoftmaxAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
-from fixformer.models.zoo.common.checkpointing import run
-from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSettings, preset
+from fixformer.models.registry import register
+from fixformer.models.zoo.common.class_token import ClassTokenModel, Grid, VitSettings
 
 
 class DividedBlock(nn.Module):
-    """Time, space, MLP. The class token is not in time; in space each frame has a copy, whose changes are averaged."""
+    """Time, space, MLP. The class token skips time; in space each frame updates a copy, and these are averaged."""
 
     def __init__(self, settings: VitSettings, drop_path: float) -> None:
         super().__init__()
         s, dim = settings, settings.embed_dim
-        self.time = Branch(dim, Attention(dim, s.num_heads, "time", {}, SoftmaxAttend()), drop_path)
+        self.time = Branch(dim, Attention(dim, s.num_heads, "time", SoftmaxAttention()), drop_path)
         self.time_fc = nn.Linear(dim, dim)
-        self.space = Branch(dim, Attention(dim, s.num_heads, "space", {}, SoftmaxAttend()), drop_path)
+        self.space = Branch(dim, Attention(dim, s.num_heads, "space", SoftmaxAttention()), drop_path)
         self.mlp = Branch(dim, Mlp(dim, round(dim * s.mlp_ratio)), drop_path)
 
     def forward(self, x_BND: Tensor, grid: Grid) -> Tensor:
@@ -40,7 +39,7 @@ class DividedBlock(nn.Module):
 
 
 def nearest(table: Tensor, sizes: Sequence[int]) -> Tensor:
-    """A table over time or over a grid, `[*sizes, D]`, at other sizes: every entry is the nearest of the old ones."""
+    """Nearest-neighbour interpolation of a table over time or over a grid to `[*sizes, D]`."""
     if table.shape[:-1] == tuple(sizes):
         return table
     return F.interpolate(table.movedim(-1, 0)[None], tuple(sizes), mode="nearest")[0].movedim(0, -1)
@@ -61,9 +60,9 @@ class NearestPositionEmbed(PositionEmbed):
 
 
 class TimeSformer(ClassTokenModel):
-    """Starts as an image ViT on every frame: what attention in time adds is zero at first.
+    """Starts as an image ViT on every frame: the output of attention in time is zero at first.
 
-    At another length or size, frames and places take the nearest entry of their tables, as in the original.
+    At another length or size the position tables are interpolated by nearest neighbour, as in the original.
     """
 
     def __init__(self, settings: VitSettings) -> None:
@@ -72,31 +71,24 @@ class TimeSformer(ClassTokenModel):
         self.position_embed = NearestPositionEmbed(H, W, settings.embed_dim)
         self.time_embed = NearestTimeEmbed(T, settings.embed_dim)
         self.blocks = nn.ModuleList(DividedBlock(settings, rate) for rate in settings.drop_path_rates(settings.depth))
-        self.finish(settings.embed_dim, settings.dropout)
+        self.finish(settings.embed_dim)
         for name, parameter in self.named_parameters():
             if ".time_fc." in name:
                 nn.init.zeros_(parameter)
 
-    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """All tokens after the last norm, `[B, N, D]`, the class token first."""
-        x_BND, grid = self.tokens(self.embed(video_BCTHW))
-        for block in self.blocks:
-            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
-        return self.norm(x_BND)
-
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Attention in time starts as a copy of attention in space; `time_fc`, which is zero, keeps it out at first."""
+        """Attention in time starts as a copy of attention in space; `time_fc`, which is zero, disables it at first."""
         copies = {name.replace(".space.", ".time."): tensor for name, tensor in named.items() if ".space." in name}
         return super().adapt_image_weights({**named, **copies})
 
 
-@preset(VitSettings)
-def timesformer_base(**settings: Any) -> TimeSformer:
+@register(VitSettings(num_classes=400, num_frames=8, drop_path=0.1))
+def timesformer_base(settings: VitSettings) -> TimeSformer:
     """TimeSformer, divided attention: 8 frames of 224 pixels."""
-    return TimeSformer(VitSettings(**{"num_classes": 400, "num_frames": 8, "drop_path": 0.1} | settings))
+    return TimeSformer(settings)
 
 
-@preset(VitSettings)
-def timesformer_hr(**settings: Any) -> TimeSformer:
+@register(VitSettings(image_size=448, drop_path=0.1))
+def timesformer_hr(settings: VitSettings) -> TimeSformer:
     """TimeSformer-HR: 16 frames of 448 pixels."""
-    return TimeSformer(VitSettings(**{"image_size": 448, "drop_path": 0.1} | settings))
+    return TimeSformer(settings)

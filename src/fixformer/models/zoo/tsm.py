@@ -5,23 +5,24 @@ Shapes: B clips, T frames, N = B·T, C channels, H rows, W columns.
 
 from torch import Tensor, nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 from fixformer.ops.temporal_shift import temporal_shift
 
-SHIFT_SHARE = 8  # one channel in eight goes each way
+SHIFT_DIVISOR = 8  # an eighth of the channels moves forward in time, an eighth backward
 EXPANSION = 4
 
 
 class ShiftBottleneck(Bottleneck):
-    """A bottleneck on frames; the shift is in the residual branch only, so no frame loses what it knows."""
+    """A bottleneck on frames. Only the residual branch is shifted, so that the shortcut keeps the frame's features."""
 
     def __init__(self, in_dim: int, inner_dim: int, out_dim: int, *, stride: int = 1, shifted: bool = True) -> None:
         super().__init__(in_dim, inner_dim, out_dim, ((1, 1), (3, 3)), stride=stride)
-        self.fold = in_dim // SHIFT_SHARE if shifted else 0
+        self.fold = in_dim // SHIFT_DIVISOR if shifted else 0
 
     def forward(self, x_NCHW: Tensor, num_frames: int) -> Tensor:  # type: ignore[override]
         shifted_NCHW = temporal_shift(x_NCHW, num_frames, self.fold)
@@ -29,21 +30,18 @@ class ShiftBottleneck(Bottleneck):
 
 
 class TSM(PooledClassifier):
-    """The mean over frames of a shifting ResNet's scores. Runs at any T and size."""
+    """A ResNet with temporal shifts, whose scores are averaged over frames. Runs at any T and size."""
 
     def __init__(
         self,
+        settings: ModelSettings,
         *,
-        num_classes: int,
-        num_frames: int,
-        image_size: int,
-        dropout: float = 0.5,
         depths: tuple[int, ...] = RESNET_DEPTHS[50],
         width: int = 64,
         shift_every: int = 1,
     ) -> None:
+        super().__init__(settings)
         dims = [width * EXPANSION * 2**stage for stage in range(len(depths))]
-        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
         self.stem = ConvNormAct(3, width, (7, 7), stride=2, act=nn.ReLU())
         self.stem_pool = nn.MaxPool2d(3, stride=2, padding=1)
         in_dims = [width, *dims[:-1]]
@@ -52,10 +50,10 @@ class TSM(PooledClassifier):
             for s, depth in enumerate(depths)
         )
         initialise_convolutions(self)
-        self.add_head(dims[-1], dropout, std=0.001)
+        self.add_head(dims[-1], std=0.001)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map of every frame, `[B, T, C, H/32, W/32]`."""
+        """The last feature map of every frame, `[B, T, C, H/32, W/32]`."""
         T = video_BCTHW.shape[2]
         x_NCHW = self.stem_pool(self.stem(video_BCTHW.transpose(1, 2).flatten(0, 1)))
         for stage in range(len(self.stages)):
@@ -64,7 +62,7 @@ class TSM(PooledClassifier):
 
     def forward_stage(self, stage: int, x_NCHW: Tensor, num_frames: int) -> Tensor:
         for block in self.stages[stage].children():
-            x_NCHW = run(block, x_NCHW, num_frames, checkpointing=self.checkpointing)
+            x_NCHW = run_block(block, x_NCHW, num_frames, checkpointing=self.checkpointing)
         return x_NCHW
 
     def pool(self, features: Tensor) -> Tensor:
@@ -84,20 +82,13 @@ def _stage(in_dim: int, out_dim: int, depth: int, *, stride: int, shift_every: i
     )
 
 
-@register
-def tsm_r50(*, num_classes: int = 174, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> TSM:
+@register(ModelSettings())
+def tsm_r50(settings: ModelSettings) -> TSM:
     """TSM on ResNet-50, every block shifted."""
-    return TSM(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
+    return TSM(settings)
 
 
-@register
-def tsm_r101(*, num_classes: int = 174, num_frames: int = 8, image_size: int = 224, dropout: float = 0.5) -> TSM:
+@register(ModelSettings(num_frames=8))
+def tsm_r101(settings: ModelSettings) -> TSM:
     """TSM on ResNet-101, every second block of each stage shifted."""
-    return TSM(
-        num_classes=num_classes,
-        num_frames=num_frames,
-        image_size=image_size,
-        dropout=dropout,
-        depths=RESNET_DEPTHS[101],
-        shift_every=2,
-    )
+    return TSM(settings, depths=RESNET_DEPTHS[101], shift_every=2)

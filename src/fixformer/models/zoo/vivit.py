@@ -5,32 +5,31 @@ Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fixformer.config.schema import PositiveInt, Rate
 from fixformer.models.layers.embedding import TimeEmbed, interpolate_space, interpolate_time
-from fixformer.models.zoo.common.checkpointing import run
-from fixformer.models.zoo.common.class_token import ClassTokenModel, VitSettings, plain_blocks, preset
-
-LARGE: dict[str, Any] = {"embed_dim": 1024, "depth": 24, "num_heads": 16}
+from fixformer.models.registry import register
+from fixformer.models.zoo.common.checkpointing import run_block
+from fixformer.models.zoo.common.class_token import ClassTokenModel, VitSettings, plain_blocks
 
 
 @dataclass(frozen=True)
 class VivitSettings(VitSettings):
-    num_classes: int = 400
-    num_frames: int = 32
-    tubelet: int = 2
-    drop_path: float = 0.3
+    num_classes: PositiveInt = 400
+    num_frames: PositiveInt = 32
+    tubelet: PositiveInt = 2
+    drop_path: Rate = 0.3
 
 
 @dataclass(frozen=True)
 class FactorisedVivitSettings(VivitSettings):
-    """`temporal_depth` blocks look at one vector per tubelet frame."""
+    """`temporal_depth`: blocks of the temporal encoder, which sees one vector per tubelet frame."""
 
-    num_classes: int = 174
-    temporal_depth: int = 4
+    num_classes: PositiveInt = 174
+    temporal_depth: PositiveInt = 4
 
 
 class VolumeEmbed(nn.Module):
@@ -59,11 +58,11 @@ def interpolate_volume(volume_THWD: Tensor, frames: int, height: int, width: int
     return interpolate_space(table_HWC, height, width).unflatten(2, (frames, D)).permute(2, 0, 1, 3)
 
 
-class VivitStart(ClassTokenModel):
-    """What both models start with: no class scored above another, and the initial weights of the JAX code."""
+class VivitBase(ClassTokenModel):
+    """The initial weights of the JAX code, which both models share; the classifier starts at zero."""
 
-    def finish(self, num_features: int, dropout: float, std: float = 0.02) -> None:
-        super().finish(num_features, dropout, std)
+    def finish(self, num_features: int) -> None:
+        super().finish(num_features)
         nn.init.zeros_(self.cls_token)
         for name, module in self.named_modules():
             if name.endswith(".body.qkv"):
@@ -79,7 +78,7 @@ class VivitStart(ClassTokenModel):
         nn.init.zeros_(self.head.fc.weight)
 
 
-class ViViT(VivitStart):
+class ViViT(VivitBase):
     """Model 1: every token attends to every other of the clip."""
 
     def __init__(self, settings: VivitSettings) -> None:
@@ -87,17 +86,10 @@ class ViViT(VivitStart):
         self.position_embed = VolumeEmbed(*self.token_grid(), settings.embed_dim)
         self.time_embed = nn.Identity()
         self.blocks = plain_blocks(settings, settings.depth, approximate="tanh")
-        self.finish(settings.embed_dim, settings.dropout)
-
-    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """All tokens after the last norm, `[B, N, D]`, the class token first."""
-        x_BND, grid = self.tokens(self.embed(video_BCTHW))
-        for block in self.blocks:
-            x_BND = run(block, x_BND, grid, checkpointing=self.checkpointing)
-        return self.norm(x_BND)
+        self.finish(settings.embed_dim)
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Every frame starts with the positions of the image."""
+        """Every frame starts with the position table of the image."""
         adapted = super().adapt_image_weights(named)
         table_HWD = adapted.pop("position_embed.table", None)
         if table_HWD is not None:
@@ -106,7 +98,7 @@ class ViViT(VivitStart):
         return adapted
 
 
-class FactorisedViViT(VivitStart):
+class FactorisedViViT(VivitBase):
     """Model 2: a ViT on the patches of each tubelet frame, then a small one on their class tokens."""
 
     time_embed: TimeEmbed
@@ -119,7 +111,7 @@ class FactorisedViViT(VivitStart):
         self.temporal_cls_position = nn.Parameter(torch.empty(1, 1, s.embed_dim))
         self.temporal_blocks = plain_blocks(s, s.temporal_depth, approximate="tanh")
         self.temporal_norm = nn.LayerNorm(s.embed_dim, eps=1e-6)
-        self.finish(s.embed_dim, s.dropout)
+        self.finish(s.embed_dim)
         for table in (self.temporal_cls_position, self.time_embed.slots):
             nn.init.trunc_normal_(table, std=0.02)
 
@@ -130,30 +122,30 @@ class FactorisedViViT(VivitStart):
         token_B1D = (self.temporal_cls_token + self.temporal_cls_position).expand(B, -1, -1)
         x_BND = torch.cat([token_B1D, x_BTD + self.time_embed.vectors(T)], dim=1)
         for block in self.temporal_blocks:
-            x_BND = run(block, x_BND, (T, 1, 1), checkpointing=self.checkpointing)
+            x_BND = run_block(block, x_BND, (T, 1, 1), checkpointing=self.checkpointing)
         return self.temporal_norm(x_BND)
 
     def encode_frames(self, x_BTHWD: Tensor) -> Tensor:
         """The class token of each frame after its own ViT: `[B, T, D]`."""
         x_GND, grid = self.tokens(x_BTHWD.flatten(0, 1).unsqueeze(1))
         for block in self.blocks:
-            x_GND = run(block, x_GND, grid, checkpointing=self.checkpointing)
+            x_GND = run_block(block, x_GND, grid, checkpointing=self.checkpointing)
         return self.norm(x_GND[:, 0]).unflatten(0, x_BTHWD.shape[:2])
 
 
-@preset(VivitSettings)
-def vivit_base(**settings: Any) -> ViViT:
+@register(VivitSettings())
+def vivit_base(settings: VivitSettings) -> ViViT:
     """ViViT-B/16x2, model 1: all tokens of 32 frames attend to each other."""
-    return ViViT(VivitSettings(**settings))
+    return ViViT(settings)
 
 
-@preset(VivitSettings)
-def vivit_large(**settings: Any) -> ViViT:
+@register(VivitSettings(embed_dim=1024, depth=24, num_heads=16))
+def vivit_large(settings: VivitSettings) -> ViViT:
     """ViViT-L/16x2, model 1: all tokens of 32 frames attend to each other."""
-    return ViViT(VivitSettings(**LARGE | settings))
+    return ViViT(settings)
 
 
-@preset(FactorisedVivitSettings)
-def vivit_large_fe(**settings: Any) -> FactorisedViViT:
+@register(FactorisedVivitSettings(embed_dim=1024, depth=24, num_heads=16))
+def vivit_large_fe(settings: FactorisedVivitSettings) -> FactorisedViViT:
     """ViViT-L/16x2, model 2: a ViT on each frame, a small one on the frames."""
-    return FactorisedViViT(FactorisedVivitSettings(**LARGE | settings))
+    return FactorisedViViT(settings)

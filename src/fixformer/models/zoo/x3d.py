@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from fixformer.config.model import ModelSettings
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import Bottleneck, zero_last_norms
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.convolution import ConvNormAct, no_norm
-from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, global_average, initialise_convolutions
+from fixformer.models.zoo.common.pooled_classifier import PooledClassifier, initialise_convolutions
 
+# As published: a gate of a sixteenth of the channels, in multiples of 8.
 SQUEEZE_RATIO = 1 / 16
 SQUEEZE_DIVISOR = 8
 
@@ -41,24 +43,23 @@ class X3D(PooledClassifier):
 
     def __init__(
         self,
+        settings: ModelSettings,
         *,
-        num_classes: int,
-        num_frames: int,
-        image_size: int,
-        dropout: float = 0.5,
         stem_dim: int = 24,
         dims: Sequence[int] = (24, 48, 96, 192),
         depths: Sequence[int] = (3, 5, 11, 7),
         expansion: float = 2.25,
         head_dim: int = 2048,
     ) -> None:
-        super().__init__(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
+        super().__init__(settings)
         self.stem_space = nn.Conv3d(3, stem_dim, (1, 3, 3), (1, 2, 2), (0, 1, 1), bias=False)
         self.stem_time = ConvNormAct(stem_dim, stem_dim, (5, 1, 1), groups=stem_dim, act=nn.ReLU())
-        in_dims = (stem_dim, *dims[:-1])
-        self.stages = nn.ModuleList(
-            _stage(i, o, depth, expansion) for i, o, depth in zip(in_dims, dims, depths, strict=True)
-        )
+        self.stages = nn.ModuleList()
+        in_dim = stem_dim
+        for out_dim, depth in zip(dims, depths, strict=True):
+            in_block_dims = [in_dim, *[out_dim] * (depth - 1)]
+            self.stages.append(nn.ModuleList(_block(dim, out_dim, expansion, i) for i, dim in enumerate(in_block_dims)))
+            in_dim = out_dim
         last_dim = int(dims[-1] * expansion)
         self.expand = ConvNormAct(dims[-1], last_dim, (1, 1, 1), act=nn.ReLU())
         self.project = nn.Linear(last_dim, head_dim, bias=False)
@@ -66,22 +67,18 @@ class X3D(PooledClassifier):
         initialise_convolutions(self)
         zero_last_norms(self)
         nn.init.kaiming_normal_(self.project.weight, mode="fan_out", nonlinearity="relu")
-        self.add_head(head_dim, dropout)
+        self.add_head(head_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
-        """The last map, `[B, C, T, H/32, W/32]`."""
+        """The last feature map, `[B, C, T, H/32, W/32]`."""
         x_BCTHW = self.stem_time(self.stem_space(video_BCTHW))
         for stage in self.stages:
             for block in stage.children():
-                x_BCTHW = run(block, x_BCTHW, checkpointing=self.checkpointing)
+                x_BCTHW = run_block(block, x_BCTHW, checkpointing=self.checkpointing)
         return self.expand(x_BCTHW)
 
     def pool(self, features: Tensor) -> Tensor:
-        return self.project_act(self.project(global_average(features)))[:, None]
-
-
-def _stage(in_dim: int, out_dim: int, depth: int, expansion: float) -> nn.ModuleList:
-    return nn.ModuleList(_block(in_dim if i == 0 else out_dim, out_dim, expansion, i) for i in range(depth))
+        return self.project_act(self.project(features.mean(dim=(2, 3, 4))))[:, None]
 
 
 def _block(in_dim: int, out_dim: int, expansion: float, index: int) -> Bottleneck:
@@ -99,7 +96,7 @@ def _block(in_dim: int, out_dim: int, expansion: float, index: int) -> Bottlenec
     )
 
 
-@register
-def x3d_m(*, num_classes: int = 400, num_frames: int = 16, image_size: int = 224, dropout: float = 0.5) -> X3D:
+@register(ModelSettings(num_classes=400))
+def x3d_m(settings: ModelSettings) -> X3D:
     """X3D-M."""
-    return X3D(num_classes=num_classes, num_frames=num_frames, image_size=image_size, dropout=dropout)
+    return X3D(settings)

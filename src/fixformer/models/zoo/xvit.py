@@ -1,62 +1,55 @@
-"""XViT: an image ViT whose keys and values borrow channels from the frames before and after; a small temporal head.
+"""XViT: an image ViT whose keys and values take channels from the previous and next frames; a small temporal head.
 
 Shapes: B batch, T frames, P = 1 + H·W tokens of a frame, the class token first, D width.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.config import ModelConfig
-from fixformer.config.model import CHOICES
-from fixformer.config.schema import check_whole
-from fixformer.errors import UnknownName
+from fixformer.config.model import FixationKind
+from fixformer.config.schema import PositiveInt, Rate, at_least
 from fixformer.models.attention.association import Associate
-from fixformer.models.attention.kinds import SoftmaxAttend
+from fixformer.models.attention.kinds import SoftmaxAttention
 from fixformer.models.attention.module import Attention, build_fixation
 from fixformer.models.layers.embedding import TiledTimeEmbed
 from fixformer.models.layers.residual import Branch, Mlp
-from fixformer.models.zoo.common.checkpointing import run
+from fixformer.models.registry import register
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.class_token import (
     ClassTokenModel,
     SoftmaxTokens,
     TokenAttention,
     TokenBlock,
     VitSettings,
-    preset,
 )
 from fixformer.ops.shift import released_time_groups
 
 
 @dataclass(frozen=True)
 class XvitSettings(VitSettings):
-    """One channel in `shift_divisor` comes from the next frame, as many from the last: 4 for SSv2, 8 for Kinetics.
+    """One channel in `shift_divisor` comes from the next frame, one from the previous: 4 for SSv2, 8 for Kinetics.
 
-    `shift_segment` cuts clips into parts that exchange nothing. `fixation` puts our gate before the softmax, as in the
-    paper's "application to existing models".
+    `shift_segment`: frames of the segments across which nothing is shifted; None is the whole clip. `fixation` adds our
+    gate before the softmax, as in the paper's "application to existing models".
     """
 
-    dropout: float = 0.5
-    time_slots: int = 8
-    shift_divisor: int = 4
-    shift_segment: int | None = None
-    fixation: str = "none"
-    head_hidden_dim: int = 768
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_whole(2, shift_divisor=self.shift_divisor)
-        if self.fixation not in CHOICES["fixation"]:
-            raise UnknownName("fixation", self.fixation, CHOICES["fixation"])
+    dropout: Rate = 0.5
+    time_slots: PositiveInt = 8
+    shift_divisor: Annotated[int, at_least(2)] = 4
+    shift_segment: PositiveInt | None = None
+    fixation: FixationKind = "none"
+    head_hidden_dim: PositiveInt = 768
 
 
 class XViT(ClassTokenModel):
-    """The class tokens of the frames and one of their own go through a last block, which knows no order.
+    """The class tokens of the frames and one more go through a temporal block that ignores their order.
 
-    Time is told apart by `time_slots` vectors, used again and again in longer clips, and by the borrowed channels.
+    Time is encoded by `time_slots` vectors, repeated in longer clips, and by the shifted channels.
     """
 
     def __init__(self, settings: XvitSettings) -> None:
@@ -70,7 +63,7 @@ class XViT(ClassTokenModel):
         self.temporal_block = TokenBlock({"attention": attention}, dim, mlp, drop_path=0.0, eps=1e-5)
         self.head_norm = nn.LayerNorm(dim, eps=1e-5)
         self.head_fc = nn.Linear(dim, s.head_hidden_dim)
-        self.finish(s.head_hidden_dim, s.dropout)
+        self.finish(s.head_hidden_dim)
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """All tokens of all frames after the last norm, `[B, T, P, D]`, the class token of each frame first."""
@@ -80,7 +73,7 @@ class XViT(ClassTokenModel):
         # A frame and its class token as one column of tokens.
         x_BTP1D = self.time_embed(torch.cat([token_BT1D, x_BTPD], dim=2).unsqueeze(3))
         for block in self.blocks:
-            x_BTP1D = run(block, x_BTP1D, checkpointing=self.checkpointing)
+            x_BTP1D = run_block(block, x_BTP1D, checkpointing=self.checkpointing)
         return self.norm(x_BTP1D).squeeze(3)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -93,19 +86,16 @@ class XViT(ClassTokenModel):
 
 def _block(settings: XvitSettings, drop_path: float) -> nn.Sequential:
     s, dim = settings, settings.embed_dim
-    steps: dict[str, nn.Module] = {"associate": Associate(released_time_groups(dim, s.shift_divisor), s.shift_segment)}
-    if s.fixation != "none":
-        steps["fixate"] = build_fixation(
-            ModelConfig(embed_dim=dim, num_heads=s.num_heads, fixation=s.fixation).filled()
-        )
+    associate = Associate(released_time_groups(dim, s.shift_divisor), s.shift_segment)
+    fixate = build_fixation(ModelConfig(embed_dim=dim, num_heads=s.num_heads, fixation=s.fixation).filled())
     block = nn.Sequential()
-    attention = Attention(dim, s.num_heads, "space", steps, SoftmaxAttend())
+    attention = Attention(dim, s.num_heads, "space", SoftmaxAttention(), associate, fixate=fixate)
     for name, body in (("space", attention), ("mlp", Mlp(dim, round(dim * s.mlp_ratio)))):
         block.add_module(name, Branch(dim, body, drop_path))
     return block
 
 
-@preset(XvitSettings)
-def xvit_base(**settings: Any) -> XViT:
+@register(XvitSettings())
+def xvit_base(settings: XvitSettings) -> XViT:
     """XViT-B/16: softmax within frames, channels mixed across neighbouring ones."""
-    return XViT(XvitSettings(**settings))
+    return XViT(settings)

@@ -1,4 +1,4 @@
-"""The residual bottleneck of ResNet, for frames or for clips, and the number of them in each depth."""
+"""The residual bottleneck of ResNet, for frames or clips, and how many of them a stage of ResNet-50 and -101 has."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ RESNET_DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 
 class Bottleneck(nn.Module):
-    """Reduce channels, convolve in space (where a stride acts), expand; added to the input, which is projected if its
-    shape changes.
+    """Reduce channels, convolve in space (with the stride), expand; added to the input, which is projected if its shape
+    changes.
 
     `gate` and `inner_act` follow the normalisation of the middle convolution.
     """

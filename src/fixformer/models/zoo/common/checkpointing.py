@@ -1,8 +1,7 @@
 """Recompute a block in the backward pass instead of keeping its activations."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,20 +10,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 
-def run(block: nn.Module, *inputs: Any, checkpointing: bool) -> Any:
+def run_block(block: nn.Module, *inputs: Any, checkpointing: bool) -> Any:
     """`block(*inputs)`, recomputed in the backward pass if `checkpointing`."""
     if checkpointing and torch.is_grad_enabled():
-        return checkpoint(block, *inputs, use_reentrant=False, context_fn=partial(_contexts, block))
+        contexts = nullcontext(), _frozen_statistics(block)  # of the first and of the second forward pass
+        return checkpoint(block, *inputs, use_reentrant=False, context_fn=lambda: contexts)
     return block(*inputs)
-
-
-def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    return nullcontext(), _frozen_statistics(block)
 
 
 @contextmanager
 def _frozen_statistics(block: nn.Module) -> Iterator[None]:
-    """The second pass sees the same batch: without this it would count twice in the running statistics."""
+    """The second pass sees the same batch, which would otherwise count twice in BatchNorm's running statistics."""
     before = [
         (norm, norm.momentum, norm.num_batches_tracked, norm.num_batches_tracked.clone())
         for norm in block.modules()

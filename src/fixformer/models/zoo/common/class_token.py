@@ -1,21 +1,22 @@
-"""What the Transformers with a class token share: settings, patches, tokens, attention among them, and their verbs.
+"""The common parts of the Transformers with a class token: settings, patches, tokens, attention, and their verbs.
 
 Shapes: B batch, T frames, H rows, W columns of tokens, N = 1 + T·H·W tokens, the class token first, D width, h heads,
 E head width.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_positive, check_rates, check_ratios
+from fixformer.config.model import TransformerSettings
+from fixformer.config.schema import PositiveInt, Rate
 from fixformer.errors import InputError, SettingsConflict
 from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.init import init_weights
 from fixformer.models.layers.residual import Branch, Mlp
-from fixformer.models.registry import Builder, register
+from fixformer.models.zoo.common.checkpointing import run_block
 from fixformer.models.zoo.common.pooled_classifier import PooledClassifier
 from fixformer.ops import softmax_attention
 
@@ -23,52 +24,26 @@ Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class VitSettings:
-    """ViT-B/16 unless said otherwise. `tubelet` is the number of frames in a patch."""
+class VitSettings(TransformerSettings):
+    """ViT-B/16 by default. `tubelet` is the number of frames in a patch."""
 
-    num_classes: int = 174
-    num_frames: int = 16
-    image_size: int = 224
-    embed_dim: int = 768
-    depth: int = 12
-    num_heads: int = 12
-    mlp_ratio: float = 4.0
-    patch_size: int = 16
-    tubelet: int = 1
-    drop_path: float = 0.0
-    dropout: float = 0.0
+    dropout: Rate = 0.0
+    embed_dim: PositiveInt = 768
+    num_heads: PositiveInt = 12
+    tubelet: PositiveInt = 1
 
-    def __post_init__(self) -> None:
-        whole = {f.name: getattr(self, f.name) for f in fields(self) if f.type in (int, int | None)}
-        check_positive(**{name: value for name, value in whole.items() if value is not None})
-        check_ratios(mlp_ratio=self.mlp_ratio)
-        check_rates(drop_path=self.drop_path, dropout=self.dropout)
-        if self.embed_dim % self.num_heads:
-            raise SettingsConflict(
-                f"num_heads={self.num_heads} does not divide embed_dim={self.embed_dim}; change one of them."
-            )
-        if self.image_size < self.patch_size:
-            raise SettingsConflict(f"image_size={self.image_size} is smaller than patch_size={self.patch_size}.")
+    def check_together(self) -> None:
+        super().check_together()
         if self.num_frames % self.tubelet:
             raise SettingsConflict(f"tubelet={self.tubelet} does not divide num_frames={self.num_frames}.")
 
     def drop_path_rates(self, depth: int) -> list[float]:
-        """From nothing in the first block to `drop_path` in the last."""
+        """From 0 in the first block to `drop_path` in the last."""
         return [self.drop_path * i / max(depth - 1, 1) for i in range(depth)]
 
 
-def preset(settings: type[VitSettings]) -> Callable[[Builder], Builder]:
-    """Register a builder that accepts every field of `settings`."""
-
-    def decorate(builder: Builder) -> Builder:
-        builder.settings = [f.name for f in fields(settings)]  # type: ignore[attr-defined]
-        return register(builder)
-
-    return decorate
-
-
 class TubeletEmbed(nn.Module):
-    """Clips to tokens: each covers a square of pixels in a few consecutive frames."""
+    """Clips to tokens, each of which covers a square of pixels in a few consecutive frames."""
 
     def __init__(self, dim: int, size: int, frames: int) -> None:
         super().__init__()
@@ -81,12 +56,12 @@ class TubeletEmbed(nn.Module):
     def forward(self, video_BCTHW: Tensor) -> Tensor:
         T, frames = video_BCTHW.shape[2], self.proj.kernel_size[0]
         if T % frames:
-            raise InputError(f"{T} frames cannot be cut into tubelets of {frames}; pass a multiple of {frames} frames.")
+            raise InputError(f"{T} frames: expected a multiple of {frames}, the frames of a tubelet.")
         return self.proj(video_BCTHW).movedim(1, -1)
 
 
 class SoftmaxTokens(nn.Module):
-    """All tokens, the class token among them, attend to all."""
+    """All tokens, including the class token, attend to all."""
 
     def forward(self, q_BhNE: Tensor, k_BhNE: Tensor, v_BhNE: Tensor, grid: Grid) -> Tensor:
         return softmax_attention(q_BhNE, k_BhNE, v_BhNE).transpose(1, 2).flatten(2)
@@ -139,14 +114,16 @@ def plain_blocks(settings: VitSettings, depth: int, approximate: str = "none") -
 
 
 class ClassTokenModel(PooledClassifier):
-    """Patches with positions and a class token. Any T and size: tables are interpolated to the grid of the clip.
+    """Patches with positions and a class token. Runs at any T and size: position tables are interpolated to the grid.
 
-    Subclasses may replace `position_embed` and `time_embed`, add their blocks, and call `finish`.
+    Subclasses may replace `position_embed` and `time_embed`, add `blocks`, and call `finish`.
     """
+
+    blocks: nn.ModuleList
 
     def __init__(self, settings: VitSettings) -> None:
         s = settings
-        super().__init__(num_classes=s.num_classes, num_frames=s.num_frames, image_size=s.image_size)
+        super().__init__(s)
         self.tubelet, self.min_size = s.tubelet, s.patch_size
         self.patch_embed: PatchEmbed | TubeletEmbed = PatchEmbed(s.embed_dim, s.patch_size, s.patch_size, 0, norm=False)
         if s.tubelet > 1:
@@ -158,15 +135,15 @@ class ClassTokenModel(PooledClassifier):
         self.time_embed: nn.Module = TimeEmbed(T, s.embed_dim)
         self.norm = nn.LayerNorm(s.embed_dim, eps=1e-6)
 
-    def finish(self, num_features: int, dropout: float, std: float = 0.02) -> None:
-        """Initial weights and the classifier, after all else has been built."""
+    def finish(self, num_features: int) -> None:
+        """Initialise the weights and add the classifier; called after everything else is built."""
         self.apply(init_weights)
         for parameter in (self.patch_embed.proj.weight, self.cls_token, self.cls_position):
             nn.init.trunc_normal_(parameter, std=0.02)
-        self.add_head(num_features, dropout, std=std)
+        self.add_head(num_features, std=0.02)
 
     def token_grid(self) -> Grid:
-        """The tokens of the clip the model is sized for."""
+        """The grid of patches of the clip size the model is made for."""
         side = self.patch_embed.grid(self.image_size)
         return self.num_frames // self.tubelet, side, side
 
@@ -182,11 +159,18 @@ class ClassTokenModel(PooledClassifier):
         B, T, H, W, _ = x_BTHWD.shape
         return torch.cat([self.class_tokens(B), x_BTHWD.flatten(1, 3)], dim=1), (T, H, W)
 
+    def forward_features(self, video_BCTHW: Tensor) -> Tensor:
+        """All tokens after the last norm, `[B, N, D]`, the class token first."""
+        x_BND, grid = self.tokens(self.embed(video_BCTHW))
+        for block in self.blocks:
+            x_BND = run_block(block, x_BND, grid, checkpointing=self.checkpointing)
+        return self.norm(x_BND)
+
     def pool(self, features: Tensor) -> Tensor:
         return features[:, :1]
 
     def set_input_size(self, num_frames: int | None = None, image_size: int | None = None) -> None:
-        """Interpolate the tables of positions for good; without it they are interpolated for every clip."""
+        """Interpolate the position tables once; otherwise they are interpolated for every clip of another size."""
         super().set_input_size(num_frames, image_size)
         for embed in (self.position_embed, self.time_embed):
             if not isinstance(embed, nn.Identity):
@@ -195,14 +179,14 @@ class ClassTokenModel(PooledClassifier):
     def check_input_size(self, num_frames: int, image_size: int) -> None:
         super().check_input_size(num_frames, image_size)
         if num_frames % self.tubelet:
-            raise InputError(f"num_frames={num_frames} is no multiple of tubelet={self.tubelet}.")
+            raise InputError(f"num_frames={num_frames}: expected a multiple of tubelet={self.tubelet}.")
 
     def no_weight_decay(self) -> set[str]:
         tables = ("cls_", "temporal_cls_", "position_embed.", "time_embed.", "temporal_position.")
         return {name for name, _ in self.named_parameters() if name.startswith(tables)}
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """An image ViT as this model at the start of training: attention keeps its weights, a patch sees one frame."""
+        """Attention keeps the weights of the image ViT; a tubelet looks at its middle frame only."""
         own = self.state_dict()
         adapted = {name if name in own else name.replace(".space.", ".attention."): x for name, x in named.items()}
         kernel = adapted.get("patch_embed.proj.weight")
@@ -212,7 +196,7 @@ class ClassTokenModel(PooledClassifier):
 
 
 def central_frame(kernel_DCHW: Tensor, frames: int) -> Tensor:
-    """A filter of images as one of clips that looks at the middle frame only."""
+    """Inflate an image filter to clips: it looks at the middle frame only."""
     inflated = kernel_DCHW.new_zeros(*kernel_DCHW.shape[:2], frames, *kernel_DCHW.shape[2:])
     inflated[:, :, frames // 2] = kernel_DCHW
     return inflated

@@ -1,4 +1,4 @@
-"""Convolution, normalisation, activation: the unit all convolutional networks here are made of.
+"""Convolution, normalisation, activation: the unit of all convolutional networks here.
 
 Kernels are (rows, columns) for frames `[B·T, C, H, W]` or (frames, rows, columns) for clips `[B, C, T, H, W]`.
 """
@@ -20,7 +20,7 @@ def no_norm(channels: int) -> nn.Module:
 
 
 class ConvNormAct(nn.Module):
-    """A convolution without bias, centred on its input; normalisation; activation (none unless given)."""
+    """A convolution without bias and padded to keep the size, normalisation, and an activation if given."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ NORM_EPS = 1e-6
 
 
 def pool_tokens(x_BHNE: Tensor, grid: Grid, pool: Callable[[Tensor], Tensor]) -> tuple[Tensor, Grid]:
-    """Apply `pool` to the grid of every head; the class token passes by."""
+    """Apply `pool` to the grid of every head; the class token is left as it is."""
     B, H, _, E = x_BHNE.shape
     token, patches = x_BHNE[:, :, :1], x_BHNE[:, :, 1:]
     volume = patches.reshape(B * H, *grid, E).movedim(-1, 1)
@@ -30,7 +30,7 @@ class TokenPool(nn.Module):
     def __init__(self, head_dim: int, stride: Grid) -> None:
         super().__init__()
         self.conv = nn.Conv3d(head_dim, head_dim, 3, stride, padding=1, groups=head_dim, bias=False)
-        # Tokens are channels-last, hence the gradient is: a weight laid out otherwise makes DDP copy and complain.
+        # Tokens are channels-last, hence so is the gradient; with another layout of the weight DDP copies and warns.
         self.conv.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         self.norm = nn.LayerNorm(head_dim, eps=NORM_EPS)
 

@@ -1,4 +1,4 @@
-"""The end of every zoo model: dropout and one linear layer on pooled features, and the verbs that go with it.
+"""The base of every zoo model: a head of dropout and one linear layer on pooled features, and its verbs.
 
 Shapes: B batch, P positions that are classified separately and averaged, C features.
 """
@@ -6,7 +6,8 @@ Shapes: B batch, P positions that are classified separately and averaged, C feat
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import check_positive, check_rates
+from fixformer.config.model import ModelSettings
+from fixformer.config.schema import PositiveInt, coerce
 from fixformer.models.base import VideoModel
 from fixformer.models.layers.heads import LinearHead
 from fixformer.models.layers.noise import Dropout
@@ -16,23 +17,23 @@ class PooledClassifier(VideoModel):
     """Subclasses build their network, then `add_head`; they implement `forward_features` and `pool`, and read
     `self.checkpointing`."""
 
-    def __init__(self, *, num_classes: int, num_frames: int, image_size: int) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        check_positive(num_classes=num_classes, num_frames=num_frames, image_size=image_size)
-        self.num_classes, self.num_frames, self.image_size = num_classes, num_frames, image_size
+        settings.validate()
+        self.num_classes, self.num_frames = settings.num_classes, settings.num_frames
+        self.image_size = settings.image_size
+        self.dropout = Dropout(settings.dropout)
         self.checkpointing = False
 
-    def add_head(self, num_features: int, dropout: float, *, std: float = 0.01, bias: float = 0.0) -> None:
-        """`std` and `bias` are the initial values of the classifier, also of those that replace it."""
-        check_rates(dropout=dropout)
+    def add_head(self, num_features: int, *, std: float = 0.01, bias: float = 0.0) -> None:
+        """`std` and `bias` initialise the classifier, and every one that replaces it."""
         self.num_features = num_features
         self.head_std, self.head_bias = std, bias
-        self.dropout = Dropout(dropout)
         self.head = LinearHead(num_features, self.num_classes)
         self.reset_classifier(self.num_classes)
 
     def pool(self, features: Tensor) -> Tensor:
-        """What is classified: `[B, P, num_features]`."""
+        """The features that are classified: `[B, P, num_features]`."""
         raise NotImplementedError
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
@@ -42,7 +43,7 @@ class PooledClassifier(VideoModel):
         return self.head(self.dropout(pooled_BPC)).mean(dim=1)
 
     def reset_classifier(self, num_classes: int) -> None:
-        check_positive(num_classes=num_classes)
+        coerce(num_classes, PositiveInt, "num_classes")
         old = self.head.fc.weight
         self.num_classes = num_classes
         self.head.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
@@ -52,10 +53,6 @@ class PooledClassifier(VideoModel):
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.checkpointing = enable
-
-
-def global_average(map_BCTHW: Tensor) -> Tensor:
-    return map_BCTHW.mean(dim=(2, 3, 4))
 
 
 @torch.no_grad()

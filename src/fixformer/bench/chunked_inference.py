@@ -1,0 +1,81 @@
+"""Inference in chunks (`models/cpu_inference.py`) against the plain forward: time and peak memory."""
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fixformer.bench.model_speed import LONG_MACS, measure_model
+from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
+from fixformer.errors import UserError
+from fixformer.models.cost import cost
+from fixformer.runtime.machine import describe_machine
+from fixformer.runtime.progress import counting
+
+# From clips that fit the cache to the longest and largest one; chunks are forced at every size.
+CASES = (
+    *("fixformer_tiny:8x96", "fixformer_tiny:16x224"),
+    *("fixformer_base:16x224", "fixformer_base:32x224", "fixformer_base:16x448", "fixformer_base:96x448"),
+)
+PATHS = {"plain": False, "chunked": True}
+
+
+def bench_chunked(cases: Sequence[str] = CASES, threads: int = 2, rounds: int = 3) -> dict[str, Any]:
+    """Every case in a process of its own, plain and chunked in turn; best and median of all repeats."""
+    if not cases or min(threads, rounds) < 1:
+        raise UserError(f"cases={cases}, threads={threads}, rounds={rounds}: expected a case and at least 1 of each.")
+    clips = [_parse(case) for case in cases]
+    # Short passes several times in each process, long ones once; the first, which loads code, is never counted.
+    repeats = {clip: 1 if cost(*clip).executed_macs > LONG_MACS else 3 for clip in clips}
+    turns = [(clip, path) for _ in range(rounds) for clip in clips for path in PATHS]
+    machine = describe_machine(threads)
+    measured: dict[tuple[tuple[str, int, int], str], list[ModelSpeed]] = {}
+    with counting("", len(turns)) as progress:
+        for clip, path in turns:
+            progress.begin("{} {}x{} {}".format(*clip, path))
+            job = ModelSpeedJob(*clip, threads=threads, repeats=repeats[clip], chunked=PATHS[path])
+            measured.setdefault((clip, path), []).append(measure_model(job))
+            progress.advance()
+    machine["load_average_after"] = os.getloadavg()[0]
+    rows = [_row(*clip, {path: measured[clip, path] for path in PATHS}) for clip in clips]
+    return {"dtype": "float32", "batch": 1, "rounds": rounds, "machine": machine, "rows": rows}
+
+
+def _parse(case: str) -> tuple[str, int, int]:
+    match = re.fullmatch(r"(\w+):(\d+)x(\d+)", case)
+    if match is None:
+        raise UserError(f"expected MODEL:FRAMESxSIZE such as {CASES[0]}, got {case!r}.")
+    return match[1], int(match[2]), int(match[3])
+
+
+def _row(model: str, frames: int, size: int, measured: dict[str, list[ModelSpeed]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": model, "frames": frames, "size": size}
+    for path, parts in measured.items():
+        seconds = [second for part in parts for second in part.seconds]
+        row[path] = {
+            "seconds": min(seconds),
+            "seconds_median": statistics.median(seconds),
+            "repeats": len(seconds),
+            "peak_memory_bytes": max(part.memory_peak for part in parts),
+            "memory_before_bytes": min(part.memory_before for part in parts),
+        }
+    plain, chunked = row["plain"], row["chunked"]
+    row["time_ratio"] = plain["seconds_median"] / chunked["seconds_median"]
+    row["memory_ratio"] = plain["peak_memory_bytes"] / chunked["peak_memory_bytes"]
+    return row
+
+
+def plot_chunked(result: dict[str, Any], path: Path) -> None:
+    """What the plain forward takes, as a multiple of the chunked one."""
+    from fixformer.runtime.figures import new_figure, save_figure
+
+    figure, axes = new_figure(columns=2)
+    names = [f"{row['model'].removeprefix('fixformer_')} {row['frames']}x{row['size']}" for row in result["rows"]]
+    for one, what in zip(axes, ("time", "memory"), strict=True):
+        one.barh(names, [row[f"{what}_ratio"] for row in result["rows"]])
+        one.axvline(1, color="black", linewidth=1)
+        one.invert_yaxis()
+        one.set(xlabel="plain / chunked", title={"time": "time", "memory": "peak memory of the process"}[what])
+    save_figure(figure, path)

@@ -1,0 +1,152 @@
+"""The results of `fixformer bench` and of `fixformer cost --table` for people."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from fixformer.runtime.console import console, print_json
+from fixformer.runtime.files import write_json, write_text
+
+
+def print_model_speed(result: dict[str, Any]) -> None:
+    """Every clip size, ours beside the softmax twin."""
+    machine = result["machine"]
+    title = f"{result['model']}, float32, batch 1, {machine['threads']} threads, {machine['cpu']}"
+    table = Table(box=None, title=title, title_justify="left", header_style="bold")
+    for column in ("clip", "pass", "ours s", "softmax s", "softmax / ours", "ours of SGEMM", "ours GB", "softmax GB"):
+        table.add_column(column, justify="right")
+    for ours, twin in zip(result["rows"][::2], result["rows"][1::2], strict=True):
+        table.add_row(
+            f"{ours['frames']}x{ours['size']}",
+            "forward+backward" if ours["backward"] else "forward",
+            f"{ours['seconds']:.2f}",
+            f"{twin['seconds']:.2f}",
+            f"{twin['seconds'] / ours['seconds']:.2f}",
+            f"{ours['share_of_sgemm']:.1%}" if ours["share_of_sgemm"] else "",
+            f"{ours['peak_memory_bytes'] / 2**30:.2f}",
+            f"{twin['peak_memory_bytes'] / 2**30:.2f}",
+        )
+    console().print(table)
+    slopes = ", ".join(f"{variant} {slope:.3f}" for variant, slope in result["slope"].items())
+    console().print(
+        f"log-log slope of time over pixels: {slopes}; load average {machine['load_average']:.2f}", style="dim"
+    )
+
+
+def print_attention_speed(result: dict[str, Any]) -> None:
+    """Milliseconds at each length, and where each kind overtakes softmax."""
+    machine, rows = result["machine"], result["rows"]
+    lengths = sorted({row["tokens"] for row in rows})
+    what = f"{result['heads']} heads x {result['head_dim']}, float32, batch 1, milliseconds"
+    title = f"{what}; {machine['threads']} threads, {machine['cpu']}"
+    table = Table(box=None, title=title, title_justify="left", header_style="bold")
+    for column in ("attention", "pass", *(f"{tokens:,}" for tokens in lengths), "MB at the longest", "overtakes at"):
+        table.add_column(column, justify="left" if column in ("attention", "pass") else "right")
+    for kind, name in dict.fromkeys((row["attention"], row["pass"]) for row in rows):
+        own = {row["tokens"]: row for row in rows if (row["attention"], row["pass"]) == (kind, name)}
+        cells = [f"{own[tokens]['seconds'] * 1e3:.1f}" for tokens in lengths]
+        memory = f"{own[lengths[-1]]['memory_bytes'] / 2**20:.0f}"
+        overtakes = ""
+        if kind in result["crossover_tokens"]:
+            tokens = result["crossover_tokens"][kind][name]
+            overtakes = "never" if tokens is None else f"{tokens:,.0f} tokens"
+        table.add_row(kind, name, *cells, memory, overtakes)
+    console().print(table)
+    loads = f"load average {machine['load_average']:.2f} before, {machine['load_average_after']:.2f} after"
+    console().print(f"{loads}; one multiply at {machine['sgemm_gmacs_per_second']:.0f} GMAC/s", style="dim")
+
+
+def print_chunked(result: dict[str, Any]) -> None:
+    """Time and peak memory of inference, plain and in chunks."""
+    machine = result["machine"]
+    title = f"inference, float32, batch 1, {machine['threads']} threads, {machine['cpu']}"
+    table = Table("model", "clip", box=None, title=title, title_justify="left", header_style="bold")
+    for column in ("plain s", "chunked s", "plain / chunked", "plain GB", "chunked GB", "plain / chunked"):
+        table.add_column(column, justify="right")
+    for row in result["rows"]:
+        times, memories = (
+            [row[path][key] for path in ("plain", "chunked")] for key in ("seconds_median", "peak_memory_bytes")
+        )
+        table.add_row(
+            *(row["model"], f"{row['frames']}x{row['size']}"),
+            *(*(f"{seconds:.2f}" for seconds in times), f"{row['time_ratio']:.2f}"),
+            *(*(f"{size / 2**30:.2f}" for size in memories), f"{row['memory_ratio']:.2f}"),
+        )
+    console().print(table)
+    console().print(f"median of all repeats; load average {machine['load_average']:.2f}", style="dim")
+
+
+def print_reading_speed(result: dict[str, Any]) -> None:
+    """A table of clips per second, then the loader and memory in a line each."""
+    from fixformer.bench.reading import LOADER_TARGET, TARGET
+
+    machine = result["machine"]
+    table = Table("clips per second, 1 thread", *result["reading"], box=None, header_style="bold")
+    first = next(iter(result["reading"].values()))
+    for name in first["clips_per_second"]:
+        speeds = [f"{task['clips_per_second'][name]:.2f}" for task in result["reading"].values()]
+        table.add_row(name, *speeds)
+    ratios = [f"{task['ratio']:.2f} x {task['fastest_other']}" for task in result["reading"].values()]
+    table.add_row(f"fixformer / fastest other (at least {TARGET})", *ratios, style="bold")
+    work = [task["processor"] for task in result["reading"].values()]
+    table.add_row("the same by processor time", *(f"{one['ratio']:.2f} x {one['fastest_other']}" for one in work))
+    out = console()
+    out.print(table)
+    for task, found in result["reading"].items():
+        for name, files in found["other_frames_than_asked"].items():
+            out.print(f"{task}: {name} returned other frames than requested in {', '.join(files)}")
+    if "loader" in result:
+        speeds, ratio = result["loader"]["clips_per_second"], result["loader"]["ratio"]
+        out.print(
+            f"loader with augmentation: {speeds['1 worker']:.2f} clips/s with 1 worker, "
+            f"{speeds['2 workers']:.2f} with 2: {ratio:.2f} x (at least {LOADER_TARGET})"
+        )
+    if "memory" in result:
+        memory = result["memory"]
+        out.print(f"memory over {memory['decodes']:,} decodes: {memory['kib_per_1000_decodes']:+.1f} KiB per 1,000")
+    absent = "".join(f"; {name} absent ({why})" for name, why in result["absent"].items())
+    out.print(f"{machine['cpu']}, load {machine['load_average']:.1f}, {machine['date']}{absent}", style="dim")
+
+
+def print_training_step(result: dict[str, Any]) -> None:
+    """Time and memory of a step with activations kept and recomputed."""
+    machine = result["machine"]
+    title = (
+        f"{result['model']}, training step of {result['batch']} clips of {result['frames']}x{result['size']}, "
+        f"{result['dtype']}, {machine['threads']} threads, {machine['cpu']}"
+    )
+    table = Table("activations", "seconds", "peak GB", "before the first step GB", box=None, title=title)
+    for row in result["rows"]:
+        table.add_row(
+            "recomputed" if row["checkpointing"] else "kept",
+            f"{row['seconds']:.2f}",
+            f"{row['memory_peak'] / 2**30:.2f}",
+            f"{row['memory_before'] / 2**30:.2f}",
+        )
+    console().print(table)
+    if "data" in result:
+        wait = result["data"]
+        console().print(
+            f"{wait['recipe']}: data wait {wait['data_wait']:.1%} of {wait['clips_per_second']:.1f} clips/s"
+        )
+
+
+def print_paper_tables(table: str, out: Path | None = None, as_json: bool = False) -> None:
+    """Markdown or JSON on stdout; with `out`, both and the figure in that directory."""
+    from fixformer.bench.paper_tables import paper_tables, plot_figure_1, tables_markdown
+    from fixformer.errors import UnknownName
+
+    if table != "paper":
+        raise UnknownName("table", table, ["paper"])
+    tables = paper_tables()
+    if out is not None:
+        plot_figure_1(tables, out / "paper_figure_1.png")
+        write_json(out / "paper_tables.json", tables)
+        write_text(out / "paper_tables.md", tables_markdown(tables))
+        print(f"wrote paper_tables.md, paper_tables.json and paper_figure_1.png to {out}", file=sys.stderr)
+    if as_json:
+        print_json(tables)
+    else:
+        print(tables_markdown(tables))

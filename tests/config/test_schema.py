@@ -1,0 +1,79 @@
+"""The schema: text and JSON to typed values, and one sentence for what does not fit."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from fixformer.config import DataConfig, OptimConfig, RunConfig, Stage, TrainConfig
+from fixformer.config.model import ModelConfig
+from fixformer.config.schema import PositiveInt, Rate, coerce, parse
+from fixformer.errors import InputError, UnknownName
+from fixformer.models.registry import create_model, parse_settings
+
+DATA = DataConfig(path="somewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "value"),
+    [
+        ("8", PositiveInt, 8),
+        ("8", Rate, 8.0),
+        ("1e-3", float, 1e-3),
+        ("True", bool, True),
+        ("0", bool, False),
+        ("none", PositiveInt | None, None),
+        ("none", Literal["none", "time"], "none"),
+        ("0.9,0.98", tuple[float, float], (0.9, 0.98)),
+        ("", tuple[Stage, ...], ()),
+        ("4x32:3,8x48:2@8", tuple[Stage, ...], (Stage(3, 4, 32), Stage(2, 8, 48, 8))),
+        ("7", str, "7"),
+        ("many", int, "many"),
+    ],
+)
+def test_text_is_read_as_the_type_of_its_setting(text: str, hint: Any, value: object) -> None:
+    found = parse(text, hint)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert type(coerce(np.int64(3), PositiveInt, "depth")) is int
+    assert type(coerce(np.float32(0.5), Rate, "dropout")) is float
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (OptimConfig(betas=(1.0, 2.0)), ["betas=(1.0, 2.0)", "expected two values in [0, 1)"]),
+        (OptimConfig(betas=0.9), ["betas=0.9", "expected two values in [0, 1)"]),
+        (OptimConfig(lr=float("nan")), ["lr=nan", "more than 0"]),
+        (RunConfig(compile="yes"), ["compile='yes'", "true or false"]),
+        (ModelConfig(depth=2.5), ["depth=2.5", "int of at least 1"]),
+        (ModelConfig(depth=None), ["depth=None", "int of at least 1"]),
+        (TrainConfig(data=DATA, stages=(Stage(1, 0, 8),)), ["stages.frames=0"]),
+        (TrainConfig(data=DATA, stages="x"), ["stages='x'", "a list"]),
+        (TrainConfig(data=DATA, stages=({"epochs": 3, "size": 8},)), ["stages=", "expected frames"]),
+        (TrainConfig(data=DATA, model_settings=[]), ["model_settings=[]", "table"]),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(config: Any, words: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        config.validate()
+    assert all(word in str(error.value) for word in words), error.value
+    assert "\n" not in str(error.value)
+
+
+def test_models_and_commands_read_settings_by_one_schema() -> None:
+    words = ["fixation=none", "depth=4", "mlp_ratio=2", "mlp_conv=false", "shift_segment=none"]
+    typed = {"fixation": "none", "depth": 4, "mlp_ratio": 2.0, "mlp_conv": False, "shift_segment": None}
+    assert parse_settings("fixformer_tiny", words) == typed
+    with pytest.raises(UnknownName, match=r"fixformer_tiny 'fixatoin'.*fixation"):
+        parse_settings("fixformer_tiny", ["fixatoin=none"])
+    for refused in (parse_settings, lambda name, words: create_model(name, **dict(word.split("=") for word in words))):
+        with pytest.raises(UnknownName, match=r"attention 'sofmax'.*softmax"):
+            refused("fixformer_tiny", ["attention=sofmax"])
+        with pytest.raises(InputError, match=r"depth='x'.*int of at least 1"):
+            refused("fixformer_tiny", ["depth=x"])
+        with pytest.raises(UnknownName, match=r"setting of tsm_r50 'depth'"):
+            refused("tsm_r50", ["depth=4"])
