@@ -177,7 +177,7 @@ def test_a_plan_of_piped_shards(piped: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_pipe_with_the_wrong_shard_is_one_sentence(run_piped: Run, shards: Path, workers: int) -> None:
-    with pytest.raises(UserError, match=r"^pipe:cat .* # train-00000\d\.tar ended before \w+\.mp4;") as raised:
+    with pytest.raises(UserError, match=r"^pipe:cat .* # train-00000\d\.tar .* \d+ bytes at byte \d+;") as raised:
         run_piped(location=f"pipe:cat {shards}/val-000000.tar # {{shard}}", workers=workers)
     assert "Traceback" not in str(raised.value)
 
@@ -196,7 +196,7 @@ def test_unreadable_videos(run_piped: Run, piped: dict[str, Any], shards: Path, 
     ]
     assert len(result.evaluation.videos) == 11
     spoil(damaged, entries[0])
-    with pytest.raises(UserError, match=entries[0]["id"]):
+    with pytest.raises(UserError, match=rf"{entries[0]['shard']}.*\({entries[0]['id']}\)"):
         run_piped("error", epochs=1, location=f"pipe:cat {damaged}/{{shard}}")
 
 
@@ -226,7 +226,7 @@ def test_locations_without_meaning(run_piped: Run, tmp_path: Path, changed: dict
 
 
 def test_a_location_needs_shards(run: Run, motions: Path) -> None:
-    with pytest.raises(SettingsConflict, match=r"location='pipe:cat x/\{shard\}'.* is no shard set"):
+    with pytest.raises(SettingsConflict, match=r"location='pipe:cat x/\{shard\}'.*--shards"):
         run(location="pipe:cat x/{shard}", cache=None)
 
 

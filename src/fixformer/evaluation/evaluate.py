@@ -8,8 +8,7 @@ from typing import Any
 from fixformer.config import Aggregate, DataConfig, EvalConfig, check_device
 from fixformer.config.schema import dump, load
 from fixformer.data.listing import UNLABELLED, Index, Sample
-from fixformer.data.loading import index_of, reader_for
-from fixformer.data.loading.datasets import Reader
+from fixformer.data.loading import VideoReader, index_of, reader_for
 from fixformer.errors import UserError
 from fixformer.evaluation.charts import Rows
 from fixformer.evaluation.report import write_report
@@ -133,7 +132,7 @@ def evaluate_model(
     config: EvalConfig,
     data: DataConfig,
     *,
-    reader: Reader | None = None,
+    reader: VideoReader | None = None,
     world: World = SINGLE_PROCESS,
     progress: Report | None = None,
     stop: StopRequest = NEVER_STOP,

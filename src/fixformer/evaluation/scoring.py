@@ -8,8 +8,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from fixformer.config import ClipSpec, DataConfig, EvalConfig, parse_views
 from fixformer.data.listing import Sample
-from fixformer.data.loading import view_loader
-from fixformer.data.loading.datasets import Reader, TestBatch
+from fixformer.data.loading import VideoReader, view_loader
+from fixformer.data.loading.datasets import TestBatch
 from fixformer.evaluation.scores import Scores, view_logits
 from fixformer.models.base import VideoModel
 from fixformer.runtime.distributed import SINGLE_PROCESS, World
@@ -24,7 +24,7 @@ def score_split(
     config: EvalConfig,
     data: DataConfig,
     *,
-    reader: Reader | None = None,
+    reader: VideoReader | None = None,
     views: str | None = None,
     world: World = SINGLE_PROCESS,
     progress: Report | None = None,

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to {path.parent}: {error.strerror}.") from None
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # not the process id: processes on several machines may write to one network folder
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
         _flush(temporary)
@@ -98,5 +100,6 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def write_json(path: str | Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1) + "\n")
+def write_json(path: str | Path, value: Any, *, indent: int | None = 1) -> None:
+    """`indent=None` is for large files, which Python then writes several times faster."""
+    write_text(path, json.dumps(value, indent=indent) + "\n")

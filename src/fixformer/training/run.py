@@ -13,9 +13,7 @@ from fixformer.config import TrainConfig
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import RECIPES, get_recipe
 from fixformer.data.listing import Index
-from fixformer.data.loading import index_of, reader_for
-from fixformer.data.loading.datasets import Reader
-from fixformer.data.loading.shard_loader import shards_of
+from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
@@ -120,8 +118,7 @@ def load_checked_index(config: TrainConfig) -> Index:
     # shards that are read through a pipe need not be beside their index
     index = index_of(config.data, require_files=config.data.location is None)
     index.require_trainable()
-    if config.data.location is not None:
-        shards_of(index.split("train"), config.data)
+    check_location(config.data)
     videos = len(index.split("train"))
     for batch_size in config.batch_sizes:
         if batch_size > videos:
@@ -193,14 +190,14 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
     return checkpoint
 
 
-def _make_readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, Reader]:
+def _make_readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, VideoReader]:
     """A reader for each split. The main process fills the cache first, then the others find it filled."""
     splits = ("train", index.eval_split)
 
-    def make(report: Report | None = None) -> dict[str, Reader]:
+    def make(report: Report | None = None) -> dict[str, VideoReader]:
         return {split: reader_for(index.split(split), config.clip, config.data, report) for split in splits}
 
-    own: dict[str, Reader] = {}
+    own: dict[str, VideoReader] = {}
 
     def fill_cache() -> None:
         with progress("decoding once") as show:

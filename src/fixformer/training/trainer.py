@@ -14,10 +14,9 @@ from torch import Tensor
 from fixformer.config import ClipSpec, Stage
 from fixformer.data.clips.mixing import mix_batch, soft_targets
 from fixformer.data.listing import Index
-from fixformer.data.loading import train_loader
-from fixformer.data.loading.datasets import Reader, TrainBatch
+from fixformer.data.loading import VideoReader, train_loader
+from fixformer.data.loading.datasets import TrainBatch
 from fixformer.data.loading.loaders import TrainLoader
-from fixformer.data.loading.shard_loader import ShardTrainLoader
 from fixformer.errors import Interrupted, NotFinite
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import score_split
@@ -68,7 +67,7 @@ class Trainer:
         record: RunRecord,
         index: Index,
         learner: Learner,
-        readers: dict[str, Reader],
+        readers: dict[str, VideoReader],
         *,
         world: World,
         display: Display,
@@ -82,7 +81,7 @@ class Trainer:
         self.meter = Meter()
         self._saved_at = time.monotonic()
         self._log: RunLog | None = None
-        self._loader: tuple[Stage, TrainLoader | ShardTrainLoader] | None = None
+        self._loader: tuple[Stage, TrainLoader] | None = None
 
     def resume(self, state: dict[str, Any]) -> None:
         """Continue from the `train.json` of a checkpoint; its tensors are restored by the learner."""
@@ -127,7 +126,7 @@ class Trainer:
         """The epoch being trained; the last one when all are done."""
         return min(self.position.epoch, self.config.epochs - 1)
 
-    def loader(self) -> TrainLoader | ShardTrainLoader:
+    def loader(self) -> TrainLoader:
         """The loader of the current stage; its workers live as long as the stage."""
         epoch = self._current_epoch
         stage = self.config.stage_of(epoch)

@@ -139,7 +139,7 @@ def test_frames_between_seconds() -> None:
 
 @pytest.mark.parametrize("part", [(50.0, 60.0), (10.0, None), (3.0, 1.0), (2.0, 2.0), (-5.0, -1.0), (None, 0.0)])
 def test_a_part_outside_the_video_is_refused(part: tuple[float | None, float | None]) -> None:
-    with pytest.raises(sampling.ShortVideoError, match="nothing of a video of 10 s"):
+    with pytest.raises(sampling.ShortVideoError, match=r"video of 10 s\b"):
         sampling.frames_between(np.arange(100) / 10, *part)
 
 

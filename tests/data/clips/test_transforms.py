@@ -1,15 +1,20 @@
 """Geometry of the crops: equal to the released code; scaling and normalising against plain arithmetic."""
 
+import math
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from av.video.frame import VideoFrame
 
 from fixformer.config import Augment, ClipSpec
 from fixformer.data.clips import transforms
 from fixformer.data.clips.augment import train_clip
+from fixformer.data.video.orientation import Canvas
+from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import InputError, UserError
 from fixformer.runtime.seeds import generator
 
@@ -20,7 +25,8 @@ def frames(t: int, h: int, w: int, seed: int = 0) -> np.ndarray:
 
 def test_test_crops_equal_released(golden_sampling: dict[str, Any]) -> None:
     for case in golden_sampling["test_crops"]["cases"]:
-        height, width = transforms.short_side_size(*case["input_hw"], case["crop"])
+        height, width = case["input_hw"]
+        width, height = scaled_size(width, height, case["crop"])
         assert [height, width] == case["resized_hw"]
         offsets = transforms.view_crop_offsets(height, width, case["crop"])
         assert [list(offset) for offset in offsets] == case["offsets_yx"]
@@ -29,7 +35,27 @@ def test_test_crops_equal_released(golden_sampling: dict[str, Any]) -> None:
 def test_train_resize_equals_released(golden_sampling: dict[str, Any]) -> None:
     for case in golden_sampling["train_resize"]["cases"]:
         assert round(case["drawn_size"]) == case["rounded_size"]
-        assert list(transforms.short_side_size(*case["input_hw"], case["rounded_size"])) == case["resized_hw"]
+        height, width = case["input_hw"]
+        assert list(scaled_size(width, height, case["rounded_size"])) == case["resized_hw"][::-1]
+
+
+def test_decoders_and_clips_scale_to_the_same_size() -> None:
+    """Exactly, where floating point would be a pixel off (196 x 427 at 224), and never below the short side."""
+    assert scaled_size(196, 427, 224) == (224, 488)
+    for width, height, side in product((1, 49, 128, 196, 341), (3, 96, 196, 228, 427), (1, 40, 112, 224)):
+        clip = torch.zeros(3, 1, height, width, dtype=torch.uint8)
+        if max(height, width) <= transforms.MOST_STRETCHED * min(height, width):
+            assert transforms.resize_short_side(clip, side).shape[-2:] == scaled_size(width, height, side)[::-1]
+        scaled = Canvas(VideoFrame(width, height, "rgb24"), side)
+        assert scaled.size == scaled_size(width, height, side)
+        assert min(scaled.size) == side
+
+
+@pytest.mark.parametrize(("width", "height"), [(228, 128), (128, 96), (1920, 1080), (640, 360), (320, 240)])
+def test_scaled_sizes_of_the_results_are_those_of_the_released_code(width: int, height: int) -> None:
+    """LSA64, motions and common videos: the released code rounds down in floating point."""
+    for side in range(8, height):
+        assert scaled_size(width, height, side) == (math.floor(width / height * side), side)
 
 
 def test_train_random_crop_equals_released(golden_sampling: dict[str, Any]) -> None:

@@ -3,7 +3,9 @@
 import json
 import os
 import pickle
+import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +13,14 @@ import pytest
 import torch
 
 from fixformer.config import Augment, ClipSpec, DataConfig
-from fixformer.data.clips.frames import FrameReader
 from fixformer.data.listing import Sample, load_index
-from fixformer.data.listing.shards import Member, write_shard
 from fixformer.data.loading import cache, reader_for
 from fixformer.data.loading.cache import CachedReader, fill_cache
 from fixformer.data.loading.datasets import TestVideos, TrainClips
+from fixformer.data.loading.order import Visit
+from fixformer.data.loading.reader import DecodingReader
+from fixformer.data.prepare.encode import Encoded
+from fixformer.data.prepare.shard_files import append_video
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import InputError, UserError
 from videos import jpeg, moving_square
@@ -37,36 +41,37 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "SHARD_VIDEOS", 4)
 
 
-class CountingReader(FrameReader):
+class CountingReader(DecodingReader):
     """Knows how many videos it decoded (in this process)."""
 
     opened = 0
 
-    def open(self, index: int, sample: Sample):  # type: ignore[no-untyped-def]
+    def open(self, index: int, sample: Sample, content: bytes | None = None):  # type: ignore[no-untyped-def]
         self.opened += 1
-        return super().open(index, sample)
+        return super().open(index, sample, content)
 
 
 @pytest.mark.parametrize("spec", [SPEC, replace(SPEC, keep_frames=None), replace(SPEC, fps=8.0, clock="seconds")])
 def test_cached_clips_equal_decoded_clips(spec: ClipSpec, samples: list[Sample], tmp_path: Path) -> None:
-    decoding = FrameReader(spec)
+    decoding = DecodingReader(spec)
     cached = CachedReader(fill_cache(samples, decoding, tmp_path), decoding)
     assert all(i in cached.table for i in range(len(samples)))
     for i in range(len(samples)):
-        train = [TrainClips(samples, spec, seed=1, reader=reader)[3, i] for reader in (cached, decoding)]
+        train = [TrainClips(samples, spec, seed=1, reader=reader).item(3, Visit(i)) for reader in (cached, decoding)]
         assert torch.equal(train[0].clip_CTHW, train[1].clip_CTHW)
-        test = [TestVideos(samples, spec, clips=2, crops=3, reader=r)[i].views_VCTHW for r in (cached, decoding)]
-        assert test[0] is not None
-        assert test[1] is not None
-        assert torch.equal(test[0], test[1])
+        videos = [TestVideos(samples, spec, clips=2, crops=3, reader=reader) for reader in (cached, decoding)]
+        one, other = (video.item(Visit(i)).views_VCTHW for video in videos)
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
 
 
 def test_filling_again_decodes_nothing(samples: list[Sample], tmp_path: Path, small_shards: None) -> None:
     reader = CountingReader(SPEC)
-    told: list[tuple[int, int]] = []
-    fill_cache(samples[:6], reader, tmp_path, progress=lambda done, total: told.append((done, total)))
+    reports: list[tuple[int, int]] = []
+    fill_cache(samples[:6], reader, tmp_path, progress=lambda done, total: reports.append((done, total)))
     assert reader.opened == 6
-    assert told[-1] == (6, 6)
+    assert reports[-1] == (6, 6)
     fill_cache(samples[:6], reader, tmp_path)
     assert reader.opened == 6
     fill_cache(samples, reader, tmp_path)
@@ -74,7 +79,7 @@ def test_filling_again_decodes_nothing(samples: list[Sample], tmp_path: Path, sm
 
 
 def test_processes_fill_the_same_cache(samples: list[Sample], tmp_path: Path, small_shards: None) -> None:
-    reader = FrameReader(SPEC)
+    reader = DecodingReader(SPEC)
     alone = fill_cache(samples, reader, tmp_path / "a")
     spread = fill_cache(samples, reader, tmp_path / "b", workers=2)
     assert len(list((tmp_path / "b").rglob("*.bin"))) == 3
@@ -89,10 +94,11 @@ def test_settings_do_not_share_entries(samples: list[Sample], tmp_path: Path) ->
     reader = CountingReader(SPEC)
     fill_cache(samples[:2], reader, tmp_path)
     for other in (replace(SPEC, keep_frames=5), replace(SPEC, keep_short_side=16)):
-        table = fill_cache(samples[:2], FrameReader(other), tmp_path)
+        table = fill_cache(samples[:2], DecodingReader(other), tmp_path)
         assert len(table.frames(0)) == (other.keep_frames or 0)
     assert len(list(tmp_path.iterdir())) == 3
-    fill_cache(samples[:2], FrameReader(replace(SPEC, frames=8, size=16)), tmp_path)  # how clips are cut is no matter
+    # how clips are cut makes no difference
+    fill_cache(samples[:2], DecodingReader(replace(SPEC, frames=8, size=16)), tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -116,7 +122,7 @@ def test_moved_files_are_known_and_changed_files_are_not(samples: list[Sample], 
 def test_parts_of_a_file_are_entries_of_their_own(samples: list[Sample], tmp_path: Path) -> None:
     spec = replace(SPEC, keep_frames=None)
     halves = [replace(samples[0], end=0.5), replace(samples[0], start=0.5), samples[0]]
-    table = fill_cache(halves, FrameReader(spec), tmp_path)
+    table = fill_cache(halves, DecodingReader(spec), tmp_path)
     first, second, whole = (len(table.frames(i)) for i in range(3))
     assert first < whole
     assert second < whole
@@ -127,9 +133,9 @@ def test_unreadable_and_missing_videos_are_left_to_the_decoder(samples: list[Sam
     broken = tmp_path / "broken.webm"
     broken.write_bytes(b"no video")
     listed = [samples[0], replace(samples[1], path=str(broken)), replace(samples[2], path=str(tmp_path / "gone.mp4"))]
-    decoding = FrameReader(SPEC)
+    decoding = DecodingReader(SPEC)
     reader = CachedReader(fill_cache(listed, decoding, tmp_path / "cache"), decoding)
-    items = [TestVideos(listed, SPEC, reader=reader)[i] for i in range(3)]
+    items = [TestVideos(listed, SPEC, reader=reader).item(Visit(i)) for i in range(3)]
     assert items[0].problem is None
     assert all(item.problem is not None for item in items[1:])
 
@@ -150,7 +156,7 @@ def test_an_interrupted_build_keeps_the_finished_shards(
     reader = CountingReader(SPEC)
     write = cache._write_shard
 
-    def stop_at_second(job: cache._Job) -> None:
+    def stop_at_second(job: cache._NewShard) -> None:
         if reader.opened >= 4:
             raise KeyboardInterrupt
         write(job)
@@ -163,8 +169,8 @@ def test_an_interrupted_build_keeps_the_finished_shards(
     assert reader.opened == 8
 
 
-def test_leftovers_of_killed_builds_are_swept(samples: list[Sample], tmp_path: Path) -> None:
-    reader = FrameReader(SPEC)
+def test_leftovers_of_killed_builds_are_removed(samples: list[Sample], tmp_path: Path) -> None:
+    reader = DecodingReader(SPEC)
     fill_cache(samples[:1], reader, tmp_path)
     home = next(tmp_path.iterdir())
     old, young, orphan = home / "old.tmp", home / "young.tmp", home / "orphan.bin"
@@ -179,8 +185,8 @@ def test_leftovers_of_killed_builds_are_swept(samples: list[Sample], tmp_path: P
 
 def test_an_unwritable_directory_is_reported(samples: list[Sample], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="cannot be made"):
-        fill_cache(samples[:1], FrameReader(SPEC), tmp_path / "file" / "cache")
+    with pytest.raises(UserError, match="file/cache"):
+        fill_cache(samples[:1], DecodingReader(SPEC), tmp_path / "file" / "cache")
 
 
 def test_a_full_disk_is_reported(samples: list[Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,21 +195,20 @@ def test_a_full_disk_is_reported(samples: list[Sample], tmp_path: Path, monkeypa
 
     monkeypatch.setattr(cache, "_append", full)
     with pytest.raises(UserError, match="No space left"):
-        fill_cache(samples[:1], FrameReader(SPEC), tmp_path)
+        fill_cache(samples[:1], DecodingReader(SPEC), tmp_path)
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_a_table_is_small_and_travels_without_its_maps(samples: list[Sample], tmp_path: Path) -> None:
-    table = fill_cache(samples, FrameReader(SPEC), tmp_path)
+    table = fill_cache(samples, DecodingReader(SPEC), tmp_path)
     table.frames(0)
     sent = pickle.dumps(table)
     assert len(sent) < 5000
     assert (pickle.loads(sent).frames(3).get_frames([1]) == table.frames(3).get_frames([1])).all()
-    assert table.bytes == sum(path.stat().st_size for path in tmp_path.rglob("*.bin"))
 
 
 def test_shards_describe_themselves(samples: list[Sample], tmp_path: Path) -> None:
-    fill_cache(samples[:3], FrameReader(SPEC), tmp_path)
+    fill_cache(samples[:3], DecodingReader(SPEC), tmp_path)
     (described,) = [path for path in tmp_path.rglob("*.json") if path.name != "files.json"]
     content = json.loads(described.read_text())
     assert content["bytes"] == described.with_suffix(".bin").stat().st_size
@@ -219,13 +224,14 @@ def test_folders_of_images_are_cached(samples: list[Sample], tmp_path: Path) -> 
     decoding = CountingReader(SPEC)
     table = fill_cache(listed, decoding, tmp_path / "cache")
     assert table.left_out == []
-    items = [TestVideos(listed, SPEC, reader=reader)[0] for reader in (CachedReader(table, decoding), decoding)]
+    readers = (CachedReader(table, decoding), decoding)
+    items = [TestVideos(listed, SPEC, reader=reader).item(Visit(0)) for reader in readers]
     assert items[0].views_VCTHW is not None
     assert items[1].views_VCTHW is not None
     assert torch.equal(items[0].views_VCTHW, items[1].views_VCTHW)
     with (
         CachedReader(table, decoding).open(0, listed[0]) as frames,
-        pytest.raises(InputError, match="video has no clock"),
+        pytest.raises(InputError, match=r"video.* no timestamps.*clock"),
     ):
         _ = frames.timestamps
     opened = decoding.opened
@@ -237,8 +243,12 @@ def test_folders_of_images_are_cached(samples: list[Sample], tmp_path: Path) -> 
 
 
 def test_videos_in_shards_are_cached(samples: list[Sample], tmp_path: Path) -> None:
-    members = [Member(str(i), Path(s.path).read_bytes(), s, 1, None) for i, s in enumerate(samples[:3])]
-    entries = write_shard(tmp_path / "train-000000.tar", members, [str(i) for i in range(12)])
+    with tarfile.open(tmp_path / "train-000000.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        videos = [Encoded(Path(s.path).read_bytes(), 1, 40, 32, None) for s in samples[:3]]
+        labels = [str(i) for i in range(12)]
+        entries = [
+            append_video(tar, "train-000000.tar", str(i), samples[i], video, labels) for i, video in enumerate(videos)
+        ]
     paths = [f"{tmp_path / entry.shard}::{entry.offset}+{entry.size}" for entry in entries]
     reader = CountingReader(SPEC)
     fill_cache(samples[:2], reader, tmp_path / "cache")
@@ -247,10 +257,12 @@ def test_videos_in_shards_are_cached(samples: list[Sample], tmp_path: Path) -> N
     assert reader.opened == 3  # the same content is known wherever it lies
 
 
-def test_videos_left_out_are_told(samples: list[Sample], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_videos_left_out_are_reported(
+    samples: list[Sample], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     gone = replace(samples[1], path=str(tmp_path / "gone.mp4"))
     reader_for([samples[0], gone], SPEC, DataConfig(path="set", workers=0, cache=str(tmp_path / "cache")))
-    assert f"1 of 2 videos could not be cached and are decoded each time, first {gone.path}" in capsys.readouterr().err
+    assert re.search(f"1 of 2 videos .*{gone.path}", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"bytes": '])
@@ -264,11 +276,11 @@ def test_broken_descriptions_count_as_absent(samples: list[Sample], tmp_path: Pa
     assert reader.opened == 4
 
 
-def test_a_leftover_that_vanishes_while_sweeping(samples: list[Sample], tmp_path: Path) -> None:
-    fill_cache(samples[:1], FrameReader(SPEC), tmp_path)
+def test_a_leftover_that_another_build_removes_at_the_same_time(samples: list[Sample], tmp_path: Path) -> None:
+    fill_cache(samples[:1], DecodingReader(SPEC), tmp_path)
     home = next(tmp_path.iterdir())
-    (home / "link.tmp").symlink_to(home / "swept by another build")
-    assert 0 in fill_cache(samples[:1], FrameReader(SPEC), tmp_path)
+    (home / "link.tmp").symlink_to(home / "removed by another build")
+    assert 0 in fill_cache(samples[:1], DecodingReader(SPEC), tmp_path)
 
 
 def test_a_file_that_cannot_be_opened_is_left_out(
@@ -279,5 +291,20 @@ def test_a_file_that_cannot_be_opened_is_left_out(
 
     with monkeypatch.context() as patch:
         patch.setattr(cache, "content_digest", locked)
-        assert fill_cache(samples[:1], FrameReader(SPEC), tmp_path).left_out == [0]
-    assert fill_cache(samples[:1], FrameReader(SPEC), tmp_path).left_out == []
+        assert fill_cache(samples[:1], DecodingReader(SPEC), tmp_path).left_out == [0]
+    assert fill_cache(samples[:1], DecodingReader(SPEC), tmp_path).left_out == []
+
+
+def test_a_shard_without_readable_videos_leaves_nothing(samples: list[Sample], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.webm"
+    broken.write_bytes(b"no video")
+    assert fill_cache([replace(samples[0], path=str(broken))], DecodingReader(SPEC), tmp_path / "cache").left_out == [0]
+    assert [path.name for path in (tmp_path / "cache").rglob("*.*")] == ["files.json"]
+
+
+def test_a_cache_that_was_deleted_is_one_sentence(samples: list[Sample], tmp_path: Path) -> None:
+    decoding = DecodingReader(SPEC)
+    reader = CachedReader(fill_cache(samples[:1], decoding, tmp_path), decoding)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(UserError, match=f"^{samples[0].path}: .*{tmp_path}"):
+        TrainClips(samples[:1], SPEC, seed=1, reader=reader).item(0, Visit(0))

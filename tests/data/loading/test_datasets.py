@@ -9,16 +9,17 @@ import torch
 
 from fixformer.config import Augment, ClipSpec, DataConfig
 from fixformer.data.clips import views
-from fixformer.data.clips.frames import FrameReader, open_frames
+from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.transforms import normalise
 from fixformer.data.listing import Index, Sample, load_index
 from fixformer.data.loading import index_of, train_loader, view_loader
 from fixformer.data.loading.datasets import TestVideos, TrainBatch, TrainClips
 from fixformer.data.loading.loaders import TrainLoader, ViewLoader
-from fixformer.data.loading.sampler import TestSampler, TrainSampler
+from fixformer.data.loading.order import RandomAccess, Visit, WorkerSlot, batches_per_epoch
+from fixformer.data.loading.reader import DecodingReader
 from fixformer.data.loading.table import SampleTable
 from fixformer.data.synthetic import make_motions
-from fixformer.data.video import DecodeError, open_video
+from fixformer.data.video import DecodeError
 from fixformer.errors import SettingsConflict, UserError
 
 SPEC = ClipSpec(
@@ -60,14 +61,15 @@ def test_workers_do_not_change_the_batches(motions: Index) -> None:
 
 def test_epochs_differ_in_order_and_in_augmentation(motions: Index) -> None:
     clips = TrainClips(motions.samples, SPEC, seed=5)
-    assert not torch.equal(clips[0, 3].clip_CTHW, clips[1, 3].clip_CTHW)
-    assert torch.equal(clips[1, 3].clip_CTHW, TrainClips(motions.samples[3:4], SPEC, seed=5)[1, 0].clip_CTHW)
+    first, second = (clips.item(epoch, Visit(3)).clip_CTHW for epoch in (0, 1))
+    assert not torch.equal(first, second)
+    assert torch.equal(second, TrainClips(motions.samples[3:4], SPEC, seed=5).item(1, Visit(0)).clip_CTHW)
     orders = [[b.index_B.tolist() for b in loader(motions.samples).epoch(epoch)] for epoch in (0, 1)]
     assert orders[0] != orders[1]
     assert all(sorted(i for batch in order for i in batch) == list(range(24)) for order in orders)
 
 
-def test_resuming_in_an_epoch_goes_on_with_the_same_batches(motions: Index) -> None:
+def test_resuming_in_an_epoch_gives_the_same_batches(motions: Index) -> None:
     first = loader(motions.samples)
     whole = []
     state = {}
@@ -86,9 +88,9 @@ def test_resuming_in_an_epoch_goes_on_with_the_same_batches(motions: Index) -> N
 
 def test_a_state_of_other_data_is_refused(motions: Index) -> None:
     state = loader(motions.samples).state_dict()
-    with pytest.raises(UserError, match="samples=24, this run has samples=20"):
+    with pytest.raises(UserError, match=r"samples=24\b.*samples=20\b"):
         loader(motions.samples[:20]).check_state(state)
-    with pytest.raises(UserError, match="seed=5, this run has seed=6"):
+    with pytest.raises(UserError, match=r"seed=5\b.*seed=6\b"):
         loader(motions.samples, seed=6).check_state(state)
     with pytest.raises(UserError, match="order="):
         loader(motions.samples[::-1]).check_state(state)
@@ -103,22 +105,56 @@ def test_processes_share_every_global_batch(motions: Index) -> None:
         assert torch.equal(batch.video_BCTHW, torch.cat([part.video_BCTHW for part in parts]))
 
 
-def test_train_sampler_refuses_what_cannot_be_divided() -> None:
-    with pytest.raises(UserError, match="batch size 9 is larger than the training set of 8"):
-        TrainSampler(8, 9, 0)
-    with pytest.raises(SettingsConflict, match="batch size 4 cannot be divided between 3"):
-        TrainSampler(8, 4, 0, 0, 3)
-    ranks = [TrainSampler(23, 4, 0, rank, 2) for rank in range(2)]
-    assert [len(list(sampler)) for sampler in ranks] == [5, 5]
+def test_batch_sizes_that_cannot_be() -> None:
+    with pytest.raises(UserError, match=r"batch size 0\b"):
+        batches_per_epoch(8, 0, 1)
+    with pytest.raises(UserError, match=r"batch size 9\b.* 8 videos"):
+        batches_per_epoch(8, 9, 1)
+    with pytest.raises(SettingsConflict, match=r"batch size 4\b.* 3 processes"):
+        batches_per_epoch(8, 4, 3)
 
 
+def slots(world: int, workers: int) -> list[list[WorkerSlot]]:
+    """By process, the slots of its workers."""
+    return [[WorkerSlot(rank, world, worker, workers) for worker in range(workers)] for rank in range(world)]
+
+
+def in_turn(parts: list[list[int]], batch: int, first: int = 0) -> list[list[int]]:
+    """The batches of some workers as a data loader takes them, beginning with worker `first`."""
+    batches, turn = [], first
+    while any(parts):
+        part = parts[turn % len(parts)]
+        if part:
+            batches.append([part.pop(0) for _ in range(min(batch, len(part)))])
+        turn += 1
+    return batches
+
+
+@pytest.mark.parametrize("start", [0, 1, 4])
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_training_order_is_the_same_for_any_number_of_workers(workers: int, world: int, start: int) -> None:
+    order = RandomAccess(23)
+    whole = [visit.index for visit in order.train(7, 3, 0, 4, WorkerSlot())]
+    by_process = []
+    for process in slots(world, workers):
+        parts = [[visit.index for visit in order.train(7, 3, start, 4, slot)] for slot in process]
+        by_process.append(in_turn(parts, 4 // world, first=start % workers))
+    joined = [[index for part in batch for index in part] for batch in zip(*by_process, strict=True)]
+    assert joined == [whole[begin : begin + 4] for begin in range(4 * start, 20, 4)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
-@pytest.mark.parametrize("samples", [0, 1, 10, 23])
-def test_every_test_video_exactly_once(samples: int, world: int) -> None:
-    parts = [TestSampler(samples, 4, rank, world) for rank in range(world)]
-    dealt = [index for part in parts for batch in part for index in batch]
-    assert sorted(dealt) == list(range(samples))
-    assert all(len(list(part)) == len(part) for part in parts)
+@pytest.mark.parametrize("videos", [0, 1, 10, 23])
+def test_every_test_video_exactly_once(videos: int, world: int, workers: int) -> None:
+    dealt = []
+    for process in slots(world, workers):
+        parts = [[visit.index for visit in RandomAccess(videos).test(4, slot)] for slot in process]
+        dealt.append([index for batch in in_turn(parts, 4) for index in batch])
+    assert sorted(index for own in dealt for index in own) == list(range(videos))
+    assert all(own == sorted(own) for own in dealt)
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
 
 
 def test_unreadable_test_videos_are_recorded_and_not_replaced(damaged: list[Sample]) -> None:
@@ -141,7 +177,7 @@ def test_a_batch_of_failures_only_is_empty(damaged: list[Sample]) -> None:
 
 def test_short_test_videos_are_failures_under_the_error_policy(motions: Index) -> None:
     spec = replace(SPEC, sampling="dense", stride=100, short_video="error", augment=replace(SPEC.augment, span=1.0))
-    item = TestVideos(motions.samples, spec)[0]
+    item = TestVideos(motions.samples, spec).item(Visit(0))
     assert item.views_VCTHW is None
     assert item.problem is not None
     assert "400 frames" in item.problem.message
@@ -155,17 +191,17 @@ def test_unreadable_train_videos_stop_training_by_default(damaged: list[Sample])
 
 def test_a_part_that_the_video_does_not_have_stops_training_and_names_the_file(motions: Index) -> None:
     sample = replace(motions.samples[0], start=100.0, end=110.0)
-    with pytest.raises(UserError, match=f"^{sample.path}: the part from 100 s to 110 s is nothing of a video"):
-        TrainClips([sample], SPEC, seed=5)[0, 0]
-    problem = TestVideos([sample], SPEC)[0].problem
+    with pytest.raises(UserError, match=f"^{sample.path}: .* from 100 s to 110 s"):
+        TrainClips([sample], SPEC, seed=5).item(0, Visit(0))
+    problem = TestVideos([sample], SPEC).item(Visit(0)).problem
     assert problem is not None
-    assert "the part from 100 s" in problem.message
+    assert "from 100 s to 110 s" in problem.message
 
 
 def test_replacement_is_of_the_same_class_reproducible_and_recorded(damaged: list[Sample]) -> None:
     samples = [replace(s, label=i % 2) for i, s in enumerate(damaged)]
     clips = TrainClips(samples, SPEC, seed=5, unreadable="replace")
-    item, again, later = clips[0, 3], clips[0, 3], [clips[epoch, 3] for epoch in range(1, 8)]
+    item, again, *later = (clips.item(epoch, Visit(3)) for epoch in (0, 0, *range(1, 8)))
     assert item.label == 1
     assert item.problem is not None
     assert item.problem.id == "broken"
@@ -179,24 +215,40 @@ def test_replacement_is_of_the_same_class_reproducible_and_recorded(damaged: lis
 
 def test_replacement_gives_up_when_the_class_has_nothing_readable(damaged: list[Sample]) -> None:
     clips = TrainClips(damaged, SPEC, seed=5, unreadable="replace")  # the only video of its class
-    with pytest.raises(UserError, match="so is what was tried"):
-        clips[0, 3]
+    with pytest.raises(UserError, match=r"broken\.webm is unreadable .*in its place"):
+        clips.item(0, Visit(3))
 
 
 def test_a_passing_failure_is_no_failure(motions: Index) -> None:
-    class Stumbling(FrameReader):
+    class Stumbling(DecodingReader):
         calls = 0
 
-        def open(self, index: int, sample: Sample):  # type: ignore[no-untyped-def]
+        def open(self, index: int, sample: Sample, content: bytes | None = None):  # type: ignore[no-untyped-def]
             self.calls += 1
             if self.calls % 2:
                 raise DecodeError("gave up after 60 s", file=sample.path)
-            return super().open(index, sample)
+            return super().open(index, sample, content)
 
-    assert TestVideos(motions.samples, SPEC, reader=Stumbling(SPEC))[0].problem is None
+    assert TestVideos(motions.samples, SPEC, reader=Stumbling(SPEC)).item(Visit(0)).problem is None
     clips = TrainClips(motions.samples, SPEC, seed=5, reader=Stumbling(SPEC), unreadable="replace")
-    assert clips[0, 0].problem is None
-    assert torch.equal(clips[0, 0].clip_CTHW, TrainClips(motions.samples, SPEC, seed=5)[0, 0].clip_CTHW)
+    item, plain = clips.item(0, Visit(0)), TrainClips(motions.samples, SPEC, seed=5).item(0, Visit(0))
+    assert item.problem is None
+    assert torch.equal(item.clip_CTHW, plain.clip_CTHW)
+
+
+def test_a_video_that_was_read_already_gives_the_same_clip(motions: Index) -> None:
+    clips = TrainClips(motions.samples, SPEC, seed=5)
+    content = Path(motions.samples[4].path).read_bytes()
+    assert torch.equal(clips.item(1, Visit(4)).clip_CTHW, clips.item(1, Visit(4, content)).clip_CTHW)
+
+
+def test_an_unreadable_video_without_a_file_is_named(motions: Index) -> None:
+    sample = replace(motions.samples[0], path="set/train-0.tar::512+9", id="original.mp4")
+    with pytest.raises(DecodeError, match=r"^set/train-0\.tar::512\+9 \(original\.mp4\): [^<\n]*$"):
+        TrainClips([sample], SPEC, seed=5).item(0, Visit(0, b"no video!"))
+    problem = TestVideos([sample], SPEC).item(Visit(0, b"no video!")).problem
+    assert problem is not None
+    assert "train-0.tar" in problem.message
 
 
 def test_inputs_are_normalised_then_erased(motions: Index) -> None:
@@ -212,15 +264,15 @@ def test_inputs_are_normalised_then_erased(motions: Index) -> None:
 
 
 def test_one_preprocessing_everywhere(motions: Index) -> None:
-    """Evaluation, prediction from a file, its bytes, and an open decoder make the same tensors."""
+    """Evaluation, prediction from a file, its bytes and an open file make the same tensors."""
     sample = motions.samples[2]
     (batch,) = ViewLoader(TestVideos([sample], SPEC, clips=2, crops=3))
     expected = batch.inputs(SPEC)[0]
     assert expected.shape == (6, 3, 4, 24, 24)
     assert torch.equal(views.file_views(sample.path, SPEC, 2, 3), expected)
     assert torch.equal(views.file_views(Path(sample.path).read_bytes(), SPEC, 2, 3), expected)
-    with open_video(sample.path) as decoder:
-        assert torch.equal(views.decoder_views(decoder, SPEC, 2, 3), expected)
+    with Path(sample.path).open("rb") as file:
+        assert torch.equal(views.file_views(file, SPEC, 2, 3), expected)
     assert torch.equal(views.file_views(sample.path, SPEC, 1, 1)[0], expected[1])
 
 

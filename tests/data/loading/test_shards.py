@@ -3,12 +3,15 @@
 import io
 import json
 import os
+import pickle
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +19,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixformer.config import ClipSpec
+from fixformer.config import ClipSpec, DataConfig
 from fixformer.data.audit.check import learn
 from fixformer.data.audit.facts import FactStore
-from fixformer.data.listing import Sample
-from fixformer.data.listing.shards import Entry, ShardSet, is_shard_set, load_shards, read_index
-from fixformer.data.loading import shard_stream
-from fixformer.data.loading.shard_loader import ShardTrainLoader, shard_view_loader
-from fixformer.data.loading.shard_stream import Share, eval_part, read_in_order, train_part, train_steps
+from fixformer.data.listing import Index, Sample
+from fixformer.data.listing.shards import ShardSet, is_shard_set, load_shards, read_index
+from fixformer.data.loading import shard_stream, train_loader, view_loader
+from fixformer.data.loading.datasets import TrainClips
+from fixformer.data.loading.loaders import TrainLoader
+from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
+from fixformer.data.loading.shard_stream import ShardStream, eval_part, train_part
 from fixformer.data.prepare import shard_files as prepare_shards
 from fixformer.data.prepare.encode import Encoded, Recipe
 from fixformer.data.prepare.prepare import prepare
 from fixformer.data.video import DecodeError, open_video
 from fixformer.data.video.shard_member import read_member
-from fixformer.errors import SettingsConflict, UserError
+from fixformer.errors import UserError
 from videos import class_folders, encode, textured
 
 SPEC = ClipSpec(frames=4, size=32, short_side=32)
@@ -50,21 +55,31 @@ def shards(source: Path, tmp_path_factory: pytest.TempPathFactory) -> ShardSet:
     return read_index(target)
 
 
+@pytest.fixture(scope="module")
+def index(shards: ShardSet) -> Index:
+    return load_shards(shards.root)
+
+
+def read_all(samples: list[Sample], location: str) -> list[Visit]:
+    return list(ShardStream(samples, location).test(1, WorkerSlot()))
+
+
 def test_index_tells_where_every_video_is(shards: ShardSet) -> None:
     assert is_shard_set(shards.root)
     assert len(shards.entries) == 34
     assert Counter(entry.split for entry in shards.entries) == {"train": 26, "val": 8}
-    assert {entry.shard for entry in shards.split("train")} == {f"train-00000{i}.tar" for i in range(5)}
+    names = {entry.shard for entry in shards.entries if entry.split == "train"}
+    assert names == {f"train-00000{i}.tar" for i in range(5)}
     for entry in shards.entries:
         with tarfile.open(shards.root / entry.shard) as tar:
             member = tar.extractfile(f"{entry.key}.mp4")
-            facts = json.load(tar.extractfile(f"{entry.key}.json"))
+            description = json.load(tar.extractfile(f"{entry.key}.json"))
             content = member.read()
         assert content == read_member(f"{shards.root / entry.shard}::{entry.offset}+{entry.size}")
-        assert facts["label"] == entry.label
-        assert facts["class"] == shards.labels[entry.label]
+        assert description["label"] == entry.label
+        assert description["class"] == shards.labels[entry.label]
         with open_video(content) as video:
-            assert len(video) == entry.frames == facts["frames"]
+            assert len(video) == entry.frames == description["frames"]
 
 
 def test_shards_are_listed_and_opened_like_files(shards: ShardSet, source: Path) -> None:
@@ -92,7 +107,7 @@ def test_webdataset_reads_them(shards: ShardSet) -> None:
     webdataset = pytest.importorskip("webdataset")
     urls = [str(path) for path in sorted(shards.root.glob("val-*.tar"))]
     found = list(webdataset.WebDataset(urls, shardshuffle=False))
-    assert {sample["__key__"] for sample in found} == {entry.key for entry in shards.split("val")}
+    assert {sample["__key__"] for sample in found} == {entry.key for entry in shards.entries if entry.split == "val"}
     assert all(set(sample) >= {"mp4", "json"} for sample in found)
 
 
@@ -178,18 +193,19 @@ def test_an_absent_or_torn_shard(shards: ShardSet, tmp_path: Path) -> None:
     assert len(index.samples) + len(index.missing) == len(whole.samples)
     assert {s.split for s in index.missing} == {"train", "val"}
     for sample in index.missing:
-        with pytest.raises(DecodeError, match=r"the shard (cannot be read|ends after)"):
+        with pytest.raises(DecodeError, match=r"^.*-000000\.tar::\d+\+\d+: "):
             open_video(sample.path)
     assert load_shards(root, require_files=False).samples == whole.samples
-    with pytest.raises(UserError, match=r"cannot read the shard .*val-000000.tar: No such file"):
-        list(read_in_order([entry for entry in shards.entries if entry.shard == "val-000000.tar"], str(root)))
+    with pytest.raises(UserError, match=r"val-000000.tar.*No such file"):
+        read_all([sample for sample in whole.samples if "val-000000.tar" in sample.path], str(root))
 
 
 @pytest.mark.parametrize("command", ["head -c 3000 {root}/{{shard}}", "cat {root}/absent-{{shard}}"])
-def test_a_pipe_that_breaks(shards: ShardSet, command: str) -> None:
+def test_a_pipe_that_breaks(index: Index, command: str) -> None:
     pytest.importorskip("webdataset")
-    with pytest.raises(UserError, match="broke off"):
-        list(read_in_order(shards.split("val"), "pipe:" + command.format(root=shards.root)))
+    location = "pipe:" + command.format(root=index.root)
+    with pytest.raises(UserError, match=f"^cannot read {location.format(shard='val-000000.tar')} "):
+        read_all(index.split("val"), location)
 
 
 @settings(deadline=None)
@@ -198,13 +214,13 @@ def test_training_parts(videos: int, own: int, world: int, workers: int) -> None
     """Whole batches, disjoint, the same number on every process."""
     batch = own * world
     if videos < batch:
-        with pytest.raises(UserError, match="larger than the training set"):
-            train_steps(videos, batch, world)
+        with pytest.raises(UserError, match=rf"{batch}\b.*{videos} videos"):
+            batches_per_epoch(videos, batch, world)
         return
-    steps = train_steps(videos, batch, world)
+    steps = batches_per_epoch(videos, batch, world)
     seen: list[int] = []
     for rank in range(world):
-        parts = [train_part(videos, batch, Share(rank, world, worker, workers)) for worker in range(workers)]
+        parts = [train_part(videos, batch, WorkerSlot(rank, world, worker, workers)) for worker in range(workers)]
         assert all((end - begin) % own == 0 for begin, end in parts)
         assert sum(end - begin for begin, end in parts) == steps * own
         # the loader asks the workers in turn and must never find one empty while another still has batches
@@ -223,97 +239,130 @@ def test_test_parts_are_the_whole_list_once(videos: int, world: int, workers: in
         place
         for rank in range(world)
         for worker in range(workers)
-        for place in range(*eval_part(videos, Share(rank, world, worker, workers)))
+        for place in range(*eval_part(videos, WorkerSlot(rank, world, worker, workers)))
     ]
     assert sorted(seen) == list(range(videos))
 
 
-def test_batch_must_divide_between_processes() -> None:
-    with pytest.raises(SettingsConflict, match="cannot be divided"):
-        train_steps(100, 10, 3)
+def stream_loader(samples: list[Sample], location: str, **where: int) -> TrainLoader:
+    """Streamed batches of 4."""
+    return TrainLoader(TrainClips(samples, SPEC, seed=1), ShardStream(samples, location), batch_size=4, **where)
 
 
-def epoch_of(shards: ShardSet, epoch: int, start: int = 0, **where: int) -> list[list[int]]:
-    loader = ShardTrainLoader(shards, SPEC, seed=1, batch_size=4, **where)
+def epoch_of(index: Index, epoch: int, start: int = 0, **where: int) -> list[list[int]]:
+    loader = stream_loader(index.split("train"), str(index.root), **where)
     return [batch.index_B.tolist() for batch in loader.epoch(epoch, start)]
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_an_epoch_from_any_batch_on(shards: ShardSet, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_from_any_batch_on(index: Index, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_stream, "BLOCK", 5)
-    whole = epoch_of(shards, 0, workers=workers)
+    whole = epoch_of(index, 0, workers=workers)
     assert len(whole) == 26 // 4
     flat = [place for batch in whole for place in batch]
     assert len(flat) == len(set(flat))
-    assert epoch_of(shards, 0, workers=workers) == whole
-    assert epoch_of(shards, 1, workers=workers) != whole
+    assert epoch_of(index, 0, workers=workers) == whole
+    assert epoch_of(index, 1, workers=workers) != whole
     for start in (1, 2, 5):
-        assert epoch_of(shards, 0, start, workers=workers) == whole[start:]
+        assert epoch_of(index, 0, start, workers=workers) == whole[start:]
 
 
-def test_workers_that_live_on_learn_of_the_next_epoch(shards: ShardSet) -> None:
-    loader = ShardTrainLoader(shards, SPEC, seed=1, batch_size=4, workers=2)
+def test_a_worker_holds_no_more_than_a_block(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_stream, "BLOCK", 5)
+    stream = ShardStream(index.split("train"), str(index.root))
+    arrived = []
+    read = stream._read
+    monkeypatch.setattr(stream, "_read", lambda part: (arrived.append(visit) or visit for visit in read(part)))
+    for consumed, visit in enumerate(stream.train(1, 0, 0, 2, WorkerSlot()), 1):
+        assert visit in arrived
+        assert len(arrived) - consumed < 5
+    assert len(arrived) == 26
+
+
+def test_a_stream_of_many_videos_is_small() -> None:
+    """In arrays: what workers touch of Python objects, they copy."""
+    samples = [Sample(f"set/train-{i // 100:06d}.tar::{512 * i}+512", 0, "train", str(i)) for i in range(10_000)]
+    assert len(pickle.dumps(ShardStream(samples, "set"))) < 25 * len(samples)
+
+
+def test_persistent_workers_see_the_next_epoch(index: Index) -> None:
+    loader = stream_loader(index.split("train"), str(index.root), workers=2)
     epochs = [[batch.index_B.tolist() for batch in loader.epoch(epoch)] for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
 
 
-def test_processes_share_an_epoch(shards: ShardSet) -> None:
-    parts = [epoch_of(shards, 3, rank=rank, world=2, workers=1) for rank in range(2)]
+def test_processes_share_an_epoch(index: Index) -> None:
+    parts = [epoch_of(index, 3, rank=rank, world=2, workers=1) for rank in range(2)]
     assert [len(part) for part in parts] == [6, 6]
     flat = [place for part in parts for batch in part for place in batch]
     assert len(flat) == len(set(flat)) == 24
 
 
+def test_a_position_in_a_stream_belongs_to_the_number_of_readers(index: Index) -> None:
+    samples, root = index.split("train"), str(index.root)
+    state = stream_loader(samples, root, workers=2).state_dict()
+    assert stream_loader(samples, root, workers=2).check_state(state) == (0, 0)
+    with pytest.raises(UserError, match=r"1 x 2.*1 x 1"):
+        stream_loader(samples, root, workers=0).check_state(state)
+
+
 @pytest.mark.parametrize(("world", "workers"), [(1, 0), (2, 2), (3, 1)])
-def test_every_test_video_once(shards: ShardSet, world: int, workers: int) -> None:
+def test_every_test_video_once(index: Index, world: int, workers: int) -> None:
     seen: list[int] = []
+    samples = index.split("val")
+    data = DataConfig(path=str(index.root), location=str(index.root), workers=workers)
     for rank in range(world):
-        loader = shard_view_loader(shards, "val", SPEC, crops=3, batch_size=3, workers=workers, rank=rank, world=world)
-        for batch in loader:
+        for batch in view_loader(samples, SPEC, data, crops=3, batch_size=3, rank=rank, world=world):
             assert batch.views_BVCTHW.shape[1:] == (3, 3, 4, 32, 32)
             seen += batch.index_B.tolist()
-            assert batch.labels_B.tolist() == [shards.split("val")[i].label for i in batch.index_B.tolist()]
+            assert batch.labels_B.tolist() == [samples[i].label for i in batch.index_B.tolist()]
     assert sorted(seen) == list(range(8))
 
 
-def test_clips_are_the_same_as_from_listed_shards(shards: ShardSet) -> None:
+def test_clips_are_the_same_as_from_listed_shards(index: Index) -> None:
     """A clip depends on (seed, epoch, video), not on how the video was reached."""
-    from fixformer.data.loading.datasets import TrainClips
-
-    clips = TrainClips(load_shards(shards.root).split("train"), SPEC, seed=1)
-    batch = next(ShardTrainLoader(shards, SPEC, seed=1, batch_size=4).epoch(2))
-    for place, index in enumerate(batch.index_B.tolist()):
-        assert np.array_equal(batch.video_BCTHW[place], clips[2, index].clip_CTHW)
+    samples = index.split("train")
+    clips = TrainClips(samples, SPEC, seed=1)
+    batch = next(stream_loader(samples, str(index.root)).epoch(2))
+    for place, number in enumerate(batch.index_B.tolist()):
+        assert np.array_equal(batch.video_BCTHW[place], clips.item(2, Visit(number)).clip_CTHW)
 
 
 @pytest.mark.parametrize("location", ["pipe:cat {root}/{{shard}}", "file:{root}/{{shard}}"])
-def test_reading_through_a_pipe(shards: ShardSet, location: str) -> None:
+def test_reading_through_a_pipe(index: Index, location: str) -> None:
     pytest.importorskip("webdataset")
-    where = location.format(root=shards.root)
-    wanted = [entry for entry in shards.entries if entry.split == "train"][2::2]
-    assert list(read_in_order(wanted, where)) == list(read_in_order(wanted, str(shards.root)))
-    piped = ShardTrainLoader(shards, SPEC, seed=1, batch_size=4, workers=2, location=where)
-    assert [batch.index_B.tolist() for batch in piped.epoch(0)] == epoch_of(shards, 0, workers=2)
+    where = location.format(root=index.root)
+    samples = index.split("train")
+    piped = read_all(samples[2::2], where)
+    assert piped == read_all(samples[2::2], str(index.root))
+    assert [visit.content for visit in piped] == [read_member(sample.path) for sample in samples[2::2]]
+    loader = stream_loader(samples, where, workers=2)
+    assert [batch.index_B.tolist() for batch in loader.epoch(0)] == epoch_of(index, 0, workers=2)
 
 
-def test_a_pipe_with_the_wrong_shard(shards: ShardSet) -> None:
+@pytest.mark.parametrize(("offset", "size"), [(512, 7), (513, None), (10**9, None)])
+def test_a_pipe_with_the_wrong_shard(index: Index, offset: int, size: int | None) -> None:
+    """A member is only taken if it is where the index says, and as long."""
     pytest.importorskip("webdataset")
-    first = shards.split("train")[0]
-    stranger = Entry(**{**vars(first), "key": "999999999"})
-    with pytest.raises(UserError, match="ended before 999999999"):
-        list(read_in_order([stranger], f"pipe:cat {shards.root}/{{shard}}"))
+    first = index.split("train")[0]
+    tar, place = first.path.split("::")
+    size = size or int(place.split("+")[1])
+    stranger = replace(first, path=f"{tar}::{offset}+{size}")
+    with pytest.raises(UserError, match=rf"train-000000\.tar .*\b{size} bytes at byte {offset}\b"):
+        read_all([stranger], f"pipe:cat {index.root}/{{shard}}")
 
 
-def test_an_unreadable_video_in_a_stream(shards: ShardSet, tmp_path: Path) -> None:
-    entry = shards.split("train")[0]
-    torn = Entry(**{**vars(entry), "size": 100})
-    broken = ShardSet(shards.root, shards.labels, [torn, *shards.split("train")[1:4]])
-    with pytest.raises(UserError, match=entry.shard):
-        list(ShardTrainLoader(broken, SPEC, seed=1, batch_size=2, workers=1).epoch(0))
-    held_out = ShardSet(shards.root, shards.labels, [Entry(**{**vars(torn), "split": "val"})])
-    (batch,) = shard_view_loader(held_out, "val", SPEC)
-    assert [problem.id for problem in batch.problems] == [entry.id]
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_unreadable_video_in_a_stream(index: Index, workers: int) -> None:
+    first, *others = index.split("train")[:4]
+    torn = replace(first, path=first.path[: first.path.rindex("+")] + "+100")
+    data = DataConfig(path=str(index.root), location=str(index.root), workers=workers)
+    with pytest.raises(DecodeError, match=rf"^{re.escape(torn.path)} \({first.id}\): [^\n]*$"):
+        list(train_loader([torn, *others], SPEC, data, batch_size=2, seed=1).epoch(0))
+    (batch,) = view_loader([torn], SPEC, data)
+    assert [problem.id for problem in batch.problems] == [first.id]
+    assert batch.problems[0].message.startswith(torn.path)
 
 
 @pytest.mark.slow
@@ -326,17 +375,17 @@ def test_epoch_under_torchrun(shards: ShardSet, tmp_path: Path) -> None:
             import json, os, sys
             from pathlib import Path
             import torch.distributed as dist
-            from fixformer.config import ClipSpec
-            from fixformer.data.loading.shard_loader import ShardTrainLoader, shard_view_loader
-            from fixformer.data.listing.shards import read_index
+            from fixformer.config import ClipSpec, DataConfig
+            from fixformer.data.loading import index_of, train_loader, view_loader
 
             if __name__ == "__main__":
                 dist.init_process_group("gloo")
                 rank, world = dist.get_rank(), dist.get_world_size()
-                shards, spec = read_index(sys.argv[1]), ClipSpec(frames=4, size=32, short_side=32)
-                train = ShardTrainLoader(shards, spec, seed=0, batch_size=4, workers=2, rank=rank, world=world)
+                data, spec = DataConfig(sys.argv[1], location=sys.argv[1]), ClipSpec(frames=4, size=32, short_side=32)
+                index, place = index_of(data), {"rank": rank, "world": world}
+                train = train_loader(index.split("train"), spec, data, seed=0, batch_size=4, **place)
                 steps = [batch.index_B.tolist() for batch in train.epoch(0)]
-                views = shard_view_loader(shards, "val", spec, batch_size=3, workers=2, rank=rank, world=world)
+                views = view_loader(index.split("val"), spec, data, batch_size=3, **place)
                 tested = [i for batch in views for i in batch.index_B.tolist()]
                 Path(sys.argv[2], f"{rank}.json").write_text(json.dumps([steps, tested]))
                 dist.barrier()
@@ -365,7 +414,7 @@ def test_a_command_may_fail_once_everything_wanted_has_come(tmp_path: Path) -> N
             member = tarfile.TarInfo(name)
             member.size = size
             tar.addfile(member, io.BytesIO(bytes(size)))
-    first = Entry("first", "big.tar", 512, 10, 0, "train", 1, None, "first")
+    first = Sample(f"{tmp_path}/big.tar::512+10", 0, "train", "first")
     # like curl, which ends with status 23 when nobody reads on
     command = f"pipe:cat {tmp_path}/{{shard}} || exit 23"
-    assert list(read_in_order([first], command)) == [(first, bytes(10))]
+    assert read_all([first], command) == [Visit(0, bytes(10))]

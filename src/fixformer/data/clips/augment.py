@@ -1,34 +1,42 @@
-"""What training does to a clip: every draw comes from the generator it is given, once for all frames.
+"""Augmentation of training clips: one draw for all frames, always from the generator that is passed in.
 
-Clips stay uint8; normalisation and the erasing that follows it are done per batch (`Batch.inputs`).
+Clips stay uint8; normalisation and the erasing that follows it are done per batch (`TrainBatch.inputs`).
+
+Legend: C colours, T frames, H height, W width.
 """
 
 import math
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from fixformer.config import Augment, ClipSpec
+from fixformer.config import ClipSpec
 from fixformer.data.clips import pixels, transforms
 from fixformer.data.clips.autoaugment import auto_augment, rand_augment
 from fixformer.data.clips.pixels import Box
 
 NO_BOX = (0, 0, 0, 0)
+# Random erasing (Zhong et al. 2017) with the defaults of timm: share of the area, smallest aspect.
 ERASE_AREA = (0.02, 1 / 3)
 ERASE_ASPECT = 0.3
+# Random resized crop as torchvision does it: aspects from 3/4 to 4/3, ten attempts to fit a shape into the picture.
 RESIZED_ASPECT = 3 / 4
 ATTEMPTS = 10
 
 Cut = tuple[Tensor, Box]
-"""A picture, perhaps scaled, and the box of it that becomes the clip."""
+"""A clip, possibly scaled, and the box of it to keep."""
 
 
 def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
     """An augmented `clip_CTHW` of bytes, and the box (top, left, height, width) to erase once it is normalised."""
     augment = spec.augment
-    clip = apply_policy(transforms.from_frames(frames_THWC), augment, rng)
+    clip = transforms.from_frames(frames_THWC)
+    if augment.policy == "v0":
+        clip = auto_augment(clip, rng)
+    elif augment.policy == "rand":
+        settings = {"magnitude": augment.rand_magnitude, "deviation": augment.rand_std}
+        clip = rand_augment(clip, rng, operations=augment.rand_ops, **settings)
     clip = warp(*CROPS[augment.crop](clip, spec, rng), augment.warp, rng)
     clip = transforms.resize(clip, spec.size, spec.size, spec.antialias)
     if rng.random() < augment.flip:
@@ -37,22 +45,8 @@ def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator
     return clip, erase_box(spec.size, spec.size, rng) if rng.random() < augment.erase else NO_BOX
 
 
-def apply_policy(clip_CTHW: Tensor, augment: Augment, rng: np.random.Generator) -> Tensor:
-    if augment.policy == "v0":
-        return auto_augment(clip_CTHW, rng)
-    if augment.policy == "rand":
-        return rand_augment(
-            clip_CTHW,
-            rng,
-            operations=augment.rand_ops,
-            magnitude=augment.rand_magnitude,
-            deviation=augment.rand_std,
-        )
-    return clip_CTHW
-
-
 def warp(clip_CTHW: Tensor, box: Box, strength: float, rng: np.random.Generator) -> Tensor:
-    """The box, turned, sheared and stretched about its centre by a map with entries drawn around the identity's."""
+    """The box, transformed about its centre by a random matrix: the identity plus up to `strength` in every entry."""
     if strength == 0:
         return transforms.crop(clip_CTHW, *box)
     return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)), box)
@@ -70,16 +64,13 @@ def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> 
 def _random_place(
     height: int, width: int, room: tuple[int, int], spec: ClipSpec, rng: np.random.Generator
 ) -> tuple[int, int]:
-    """(top, left) of a crop that has this much free room, within reach of the middle one."""
-    y, x = transforms.middle(height, width, spec.focus)
+    """(top, left) of a crop with this much free room: drawn from a share `reach` of it, as central as possible."""
     reach = spec.augment.reach
-    return _offset(room[0], y, reach, rng), _offset(room[1], x, reach, rng)
-
-
-def _offset(room: int, middle: float, reach: float, rng: np.random.Generator) -> int:
-    """Where in the free room a crop begins: in a share of it, around the middle as far as it can be."""
-    first = int(room * min(max(middle - reach / 2, 0), 1 - reach))
-    return first + int(rng.integers(round(room * reach), endpoint=True))
+    place = []
+    for free, middle in zip(room, transforms.middle(height, width, spec.focus), strict=True):
+        first = int(free * min(max(middle - reach / 2, 0), 1 - reach))
+        place.append(first + int(rng.integers(round(free * reach), endpoint=True)))
+    return place[0], place[1]
 
 
 def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
@@ -93,7 +84,7 @@ def multiscale_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator)
 
 
 def resized_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:
-    """A random share and aspect of the picture; the whole picture if none fits."""
+    """A random share of the picture in a random aspect; the whole picture if no attempt fits."""
     height, width = clip_CTHW.shape[-2:]
     h, w = _random_shape(height, width, spec.augment.area, RESIZED_ASPECT, rng) or (height, width)
     top, left = _random_place(height, width, (height - h, width - w), spec, rng)
@@ -120,13 +111,13 @@ def colour_jitter(clip_CTHW: Tensor, colour: float, hue: float, rng: np.random.G
         return clip_CTHW
     bright, contrast, saturation = rng.uniform(max(0, 1 - colour), 1 + colour, size=3)
     matrix = pixels.hue_matrix(rng.uniform(-hue, hue)) @ pixels.saturation_matrix(saturation) * bright * contrast
-    # contrast is about the clip's mean grey, which hue and saturation leave where it is
+    # contrast is relative to the clip's mean grey, which hue and saturation do not change
     offset = (1 - contrast) * bright * pixels.grey_mean(clip_CTHW)
     return pixels.colour_matrix(clip_CTHW, matrix, np.full(3, offset))
 
 
 def erase_box(height: int, width: int, rng: np.random.Generator) -> Box:
-    """One box of 2-33 % of the area; none if ten attempts do not fit."""
+    """A box of 2 to 33 % of the area; no box if no attempt fits."""
     shape = _random_shape(height, width, ERASE_AREA, ERASE_ASPECT, rng)
     if shape is None:
         return NO_BOX
@@ -138,7 +129,7 @@ def erase_box(height: int, width: int, rng: np.random.Generator) -> Box:
 def _random_shape(
     height: int, width: int, area: tuple[float, float], aspect: float, rng: np.random.Generator
 ) -> tuple[int, int] | None:
-    """Sides of a uniformly drawn share of the area, in a log-uniformly drawn aspect of [aspect, 1 / aspect]."""
+    """Height and width of a uniformly drawn share of the area, their ratio log-uniform in [aspect, 1 / aspect]."""
     for _ in range(ATTEMPTS):
         target = rng.uniform(*area) * height * width
         ratio = math.exp(rng.uniform(math.log(aspect), -math.log(aspect)))
@@ -146,7 +137,3 @@ def _random_shape(
         if 0 < h <= height and 0 < w <= width:
             return h, w
     return None
-
-
-def boxes_tensor(boxes: list[Box]) -> Tensor:
-    return torch.tensor(boxes, dtype=torch.int64).view(-1, 4)

@@ -1,4 +1,4 @@
-"""AutoAugment's ImageNet policy v0 and RandAugment, for clips: what is drawn holds for all frames.
+"""AutoAugment's ImageNet policy v0 and RandAugment, for clips: one draw for all frames.
 
 Levels run from 0 to 10. Two deviations from the usual image implementations: histogram operations see the whole clip,
 and posterising keeps at least one bit (at level 2 the published rule keeps none, which turns the clip black).
@@ -19,16 +19,14 @@ Step = tuple[str, float, float]
 
 
 def _signed(level: float, largest: float, rng: np.random.Generator) -> float:
+    """The level's share of `largest`, in either direction."""
     size = level / MAX_LEVEL * largest
     return size if rng.random() < 0.5 else -size
 
 
 def _enhanced(level: float) -> float:
+    """The factor of PIL's enhancement operations, from 0.1 to 1.9; 1 changes nothing."""
     return level / MAX_LEVEL * 1.8 + 0.1
-
-
-def _bits(level: float) -> int:
-    return max(1, int(level / MAX_LEVEL * 4))
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -40,7 +38,7 @@ OPERATIONS: dict[str, Operation] = {
     "ShearY": lambda clip, level, rng: pixels.shear_y(clip, _signed(level, 0.3, rng)),
     "TranslateX": lambda clip, level, rng: pixels.translate_x(clip, _signed(level, 0.45, rng)),
     "TranslateY": lambda clip, level, rng: pixels.translate_y(clip, _signed(level, 0.45, rng)),
-    "Posterize": lambda clip, level, rng: pixels.posterise(clip, _bits(level)),
+    "Posterize": lambda clip, level, rng: pixels.posterise(clip, max(1, int(level / MAX_LEVEL * 4))),
     "Solarize": lambda clip, level, rng: pixels.solarise(clip, int(level / MAX_LEVEL * 256)),
     "SolarizeAdd": lambda clip, level, rng: pixels.solarise_add(clip, int(level / MAX_LEVEL * 110)),
     "Color": lambda clip, level, rng: pixels.saturation(clip, _enhanced(level)),
@@ -49,7 +47,7 @@ OPERATIONS: dict[str, Operation] = {
     "Sharpness": lambda clip, level, rng: pixels.sharpness(clip, _enhanced(level)),
 }
 
-# RandAugment: the stronger the level, the stronger the operation, enhancement in either direction
+# RandAugment: a higher level is a stronger change; enhancement goes in either direction
 INCREASING: dict[str, Operation] = {
     **{name: OPERATIONS[name] for name in ("AutoContrast", "Equalize", "Invert", "Rotate", "SolarizeAdd")},
     **{name: OPERATIONS[name] for name in ("ShearX", "ShearY", "TranslateX", "TranslateY")},

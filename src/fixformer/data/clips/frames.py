@@ -1,6 +1,6 @@
 """Videos as the clip spec sees them: a part of the file, at most so many frames, at a stored short side.
 
-`FrameSource` is what sampling and views need of a video; some frames of a decoder are one, an entry of the cache is.
+`FrameSource` is what sampling and views need of a video. `PickedFrames` of a decoder is one, `CachedFrames` another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,11 @@ import numpy as np
 
 from fixformer.config import ClipSpec
 from fixformer.data.clips.sampling import evenly_spaced, frames_between
-from fixformer.data.listing import Sample
 from fixformer.data.video import Decoder, Policy, Source, open_video
 
 
 class FrameSource(Protocol):
-    """Frames by number, their times in seconds from the first, and how many of them there are in a second."""
+    """Frames by number, their times in seconds from the first, and their rate."""
 
     @property
     def fps(self) -> float | None: ...
@@ -51,15 +50,6 @@ class PickedFrames:
         return self._decoder.get_frames(wanted.tolist())[place.reshape(-1)]
 
 
-def picked(decoder: Decoder, spec: ClipSpec, *, start: float | None = None, end: float | None = None) -> PickedFrames:
-    """The decoder's frames from `start` to `end` seconds, thinned to the spec's `keep_frames`."""
-    whole = start is None and end is None
-    first, count = (0, len(decoder)) if whole else frames_between(decoder.timestamps, start, end)
-    kept = evenly_spaced(count, spec.keep_frames)
-    fps = decoder.info.fps
-    return PickedFrames(decoder, first + kept, None if fps is None or not count else fps * len(kept) / count)
-
-
 @contextmanager
 def open_frames(
     source: Source,
@@ -70,21 +60,11 @@ def open_frames(
     backend: str = "pyav",
     damaged: Policy = "strict",
 ) -> Iterator[FrameSource]:
-    """Open a video as `spec` wants it seen."""
+    """The video, or its part from `start` to `end` seconds, with the spec's `keep_frames` and `keep_short_side`."""
     with open_video(source, backend=backend, policy=damaged, short_side=spec.keep_short_side) as decoder:
-        yield picked(decoder, spec, start=start, end=end)
-
-
-class FrameReader:
-    """Opens samples by decoding; `cache.CachedReader` does the same from the cache. Both are sent to workers."""
-
-    def __init__(self, spec: ClipSpec, *, backend: str = "pyav", damaged: Policy = "strict") -> None:
-        self.spec, self.backend, self.damaged = spec, backend, damaged
-
-    @contextmanager
-    def open(self, index: int, sample: Sample) -> Iterator[FrameSource]:
-        """The video of a sample; `index` is its place in the data set."""
-        with open_frames(
-            sample.path, self.spec, start=sample.start, end=sample.end, backend=self.backend, damaged=self.damaged
-        ) as frames:
-            yield frames
+        # the timestamps of a whole video are not needed, and a folder of images has none
+        whole = start is None and end is None
+        first, count = (0, len(decoder)) if whole else frames_between(decoder.timestamps, start, end)
+        kept = evenly_spaced(count, spec.keep_frames)
+        fps = decoder.info.fps
+        yield PickedFrames(decoder, first + kept, None if fps is None or not count else fps * len(kept) / count)

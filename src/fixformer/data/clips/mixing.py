@@ -18,7 +18,7 @@ from fixformer.config import Augment
 
 @dataclass(frozen=True)
 class Mixed:
-    """A mixed batch: clip i shows `share` of label i and the rest of its partner's label."""
+    """A mixed batch: label i has the weight `share`, its partner's label the rest."""
 
     video_BCTHW: Tensor
     labels_B: Tensor
@@ -27,7 +27,7 @@ class Mixed:
 
 
 def mix_batch(video_BCTHW: Tensor, labels_B: Tensor, augment: Augment, rng: np.random.Generator) -> Mixed:
-    """The batch mixed as `augment` asks; with both mixup and cutmix on, a coin decides."""
+    """Mixup or cutmix as configured; with both on, one of them is drawn per batch."""
     use_cutmix = augment.cutmix > 0 and (augment.mixup == 0 or rng.random() < 0.5)
     if not use_cutmix and augment.mixup == 0:
         return Mixed(video_BCTHW, labels_B, labels_B, 1.0)
@@ -41,7 +41,7 @@ def mix_batch(video_BCTHW: Tensor, labels_B: Tensor, augment: Augment, rng: np.r
 
 
 def partners(batch: int) -> Tensor:
-    """0 <-> 1, 2 <-> 3, ...; the last of an odd batch stays alone."""
+    """0 <-> 1, 2 <-> 3, ...; the last clip of an odd batch is its own partner."""
     partner = torch.arange(batch) ^ 1
     return torch.where(partner < batch, partner, torch.arange(batch))
 

@@ -2,6 +2,8 @@
 
 Every frame gets the same operation; statistics (histograms, means) are of the clip, so that brightness does not
 flicker. Clips are uint8 tensors `clip_CTHW`, made contiguous where they are not.
+
+Legend: C colours, T frames, H height, W width.
 """
 
 import math
@@ -11,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-GREY_WEIGHTS = (0.299, 0.587, 0.114)
+GREY_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R BT.601, as PIL converts to grey
 FILL = 128
+# statistics of a clip are computed on about so many pixels, 256 per grey level: more of them only cost time
+ENOUGH_PIXELS = 1 << 16
+IDENTITY = np.arange(256)  # the table that changes nothing
 
 Box = tuple[int, int, int, int]  # top, left, height, width
-ENOUGH_PIXELS = 1 << 16
-IDENTITY = np.arange(256)
 
 
 def apply_table(clip_CTHW: Tensor, table: np.ndarray) -> Tensor:
@@ -28,7 +31,7 @@ def apply_table(clip_CTHW: Tensor, table: np.ndarray) -> Tensor:
 
 
 def apply_tables(clip_CTHW: Tensor, tables: Sequence[np.ndarray]) -> Tensor:
-    """The same with a table for each colour."""
+    """`apply_table` with a table for each colour."""
     planes = clip_CTHW.contiguous()
     mapped = torch.empty_like(planes)
     for plane, target, table in zip(planes, mapped, tables, strict=True):
@@ -71,12 +74,22 @@ def auto_contrast(clip_CTHW: Tensor) -> Tensor:
     """Stretch every colour to the full range."""
     planes = clip_CTHW.contiguous()
     ends = zip(planes.amin(dim=(1, 2, 3)).tolist(), planes.amax(dim=(1, 2, 3)).tolist(), strict=True)
-    return apply_tables(planes, [_stretch_table(low, high) for low, high in ends])
+    tables = [IDENTITY if high <= low else (IDENTITY - low) * (255.0 / (high - low)) for low, high in ends]
+    return apply_tables(planes, tables)
 
 
 def equalise(clip_CTHW: Tensor) -> Tensor:
     """Make every colour's histogram flat."""
-    return apply_tables(clip_CTHW, [_equalise_table(counts) for counts in histograms(clip_CTHW)])
+    tables = []
+    for plane in _sparse(clip_CTHW).contiguous():
+        counts = np.bincount(plane.reshape(-1).numpy(), minlength=256)
+        used = np.flatnonzero(counts)
+        if len(used) < 2:
+            tables.append(IDENTITY)
+            continue
+        below = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        tables.append(np.round(below * (255.0 / (counts.sum() - counts[used[-1]]))))
+    return apply_tables(clip_CTHW, tables)
 
 
 def saturation(clip_CTHW: Tensor, factor: float) -> Tensor:
@@ -120,14 +133,9 @@ def grey_mean(clip_CTHW: Tensor) -> float:
     return float(_sparse(clip_CTHW).float().mean(dim=(1, 2, 3)) @ torch.tensor(GREY_WEIGHTS))
 
 
-def histograms(clip_CTHW: Tensor) -> list[np.ndarray]:
-    return [np.bincount(plane.reshape(-1).numpy(), minlength=256) for plane in _sparse(clip_CTHW).contiguous()]
-
-
 def _sparse(clip_CTHW: Tensor) -> Tensor:
     """Enough pixels for statistics: all of a small clip, a regular grid of a large one."""
-    pixels = clip_CTHW[0].numel()
-    step = max(1, math.isqrt(pixels // ENOUGH_PIXELS))
+    step = max(1, math.isqrt(clip_CTHW[0].numel() // ENOUGH_PIXELS))
     return clip_CTHW[:, :, ::step, ::step]
 
 
@@ -152,10 +160,10 @@ def affine(clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None) -> Ten
 
 
 def _corners(matrix: np.ndarray, height: int, width: int, box: Box) -> tuple[Tensor, list[Tensor]]:
-    """Of every pixel of the box: the row of its upper left neighbour in the framed input, and the four weights."""
+    """For every pixel of the box: the row of its upper left neighbour in the framed input, and the four weights."""
     y, x = torch.arange(box[0], box[0] + box[2])[:, None], torch.arange(box[1], box[1] + box[3])
     (a, b, c), (d, e, f) = matrix.tolist()
-    # one pixel of frame on each side; whatever lies further out falls on it
+    # the input is framed by one grey pixel on each side; everything further out is clamped to it
     x_in = (a * x + b * y + c + 1).clamp_(0, width + 1).flatten()
     y_in = (d * x + e * y + f + 1).clamp_(0, height + 1).flatten()
     left, top = x_in.floor().clamp_(max=width), y_in.floor().clamp_(max=height)
@@ -166,7 +174,7 @@ def _corners(matrix: np.ndarray, height: int, width: int, box: Box) -> tuple[Ten
 
 
 def about_centre(clip_CTHW: Tensor, linear: np.ndarray, box: Box | None = None) -> Tensor:
-    """`affine` by a 2 x 2 matrix that leaves the centre where it is: the picture's or, if given, the box's."""
+    """`affine` by a 2 x 2 matrix about the centre of the picture or, if given, of the box."""
     top, left, height, width = box or (0, 0, *clip_CTHW.shape[-2:])
     centre = np.array([left + (width - 1) / 2, top + (height - 1) / 2])
     return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]), box)
@@ -195,25 +203,13 @@ def translate_y(clip_CTHW: Tensor, share: float) -> Tensor:
 
 
 def shift(clip_CTHW: Tensor, right: int, down: int) -> Tensor:
-    """Move the picture by whole pixels, grey behind it."""
+    """Move the picture by whole pixels and fill with grey."""
     height, width = clip_CTHW.shape[-2:]
     moved = torch.full_like(clip_CTHW, FILL)
     to_y, from_y = slice(max(down, 0), height + min(down, 0)), slice(max(-down, 0), height - max(down, 0))
     to_x, from_x = slice(max(right, 0), width + min(right, 0)), slice(max(-right, 0), width - max(right, 0))
     moved[..., to_y, to_x] = clip_CTHW[..., from_y, from_x]
     return moved
-
-
-def _stretch_table(low: int, high: int) -> np.ndarray:
-    return IDENTITY if high <= low else (IDENTITY - low) * (255.0 / (high - low))
-
-
-def _equalise_table(counts: np.ndarray) -> np.ndarray:
-    used = np.flatnonzero(counts)
-    if len(used) < 2:
-        return IDENTITY
-    below = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    return np.round(below * (255.0 / (counts.sum() - counts[used[-1]])))
 
 
 def _bytes(x: Tensor) -> Tensor:

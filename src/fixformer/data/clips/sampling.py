@@ -18,7 +18,7 @@ SHORT_POLICIES = ("repeat_last", "loop", "error")
 
 
 class ShortVideoError(InputError):
-    """A video without the listed part, or (under the policy "error") with fewer frames than its clip needs."""
+    """A video without the listed part or, under the policy "error", with fewer frames than a clip needs."""
 
 
 def segment_bounds(n: int, frames: int) -> np.ndarray:
@@ -62,7 +62,7 @@ def dense_train(n: int, frames: int, length: float, rng: np.random.Generator, sh
 
 
 def dense_test(n: int, frames: int, length: float, clips: int = 1, short: str = "repeat_last") -> np.ndarray:
-    """`[K, T]`: clip k of K begins at k/K of what can be skipped, so the last one ends before the video does."""
+    """`[K, T]`: clip k of K begins at k/K of the spare frames, so the last one ends before the video does."""
     spare = max(n - length, 0)
     starts = [spare * k / clips for k in range(_positive(clips))]
     return np.stack([dense_clip(n, frames, length, start, short) for start in starts])
@@ -71,10 +71,10 @@ def dense_test(n: int, frames: int, length: float, clips: int = 1, short: str = 
 def dense_clip(n: int, frames: int, length: float, start: float, short: str = "repeat_last") -> np.ndarray:
     """`frames` indices from `start` over `length` frames of the video."""
     _check(n, frames)
-    _check_policy(short)
+    assert short in SHORT_POLICIES, short
     if short == "error" and length > n:
         raise ShortVideoError(f"a clip of {length:g} frames does not fit a video of {n}; set short_video or a stride.")
-    # the reference draws the line in float32 from both ends, as torch.linspace does
+    # torch.linspace, because the released code uses it: float32, computed from both ends
     line = torch.linspace(start, start + length - 1, frames)
     if short == "loop":
         return line.long().numpy() % n
@@ -101,17 +101,17 @@ def clock_ticks(timestamps: np.ndarray, fps: float) -> np.ndarray:
         return np.zeros(len(timestamps), np.int64)
     last_shown = timestamps[-1] - timestamps[-2]
     count = max(1, round(float(timestamps[-1] + last_shown) * fps))
-    # half a tick of tolerance would be a choice of its own; a nanosecond only forgives rounding
+    # the nanosecond absorbs rounding of the timestamps, and is too short to reach another frame
     return np.clip(np.searchsorted(timestamps, np.arange(count) / fps + 1e-9, side="right") - 1, 0, None)
 
 
 def frames_between(timestamps: np.ndarray, start: float | None, end: float | None) -> tuple[int, int]:
     """First index and number of frames on show from `start` to `end` seconds, at least one."""
     _check(len(timestamps), 1)
-    # nothing says how long the only frame of a video is on show
+    # the last frame is taken to last as long as the one before it; of a single frame nothing is known
     seconds = float(2 * timestamps[-1] - timestamps[-2]) if len(timestamps) > 1 else math.inf
     if problem := part_problem(start, end, seconds):
-        raise ShortVideoError(f"{problem}; correct the list.")
+        raise ShortVideoError(f"{problem}; correct start and end in the list.")
     first = 0 if start is None else int(np.searchsorted(timestamps, start + 1e-9, side="right")) - 1
     first = min(max(first, 0), len(timestamps) - 1)
     stop = len(timestamps) if end is None else int(np.searchsorted(timestamps, end - 1e-9, side="left"))
@@ -119,18 +119,18 @@ def frames_between(timestamps: np.ndarray, start: float | None, end: float | Non
 
 
 def part_problem(start: float | None, end: float | None, seconds: float) -> str | None:
-    """Why the part from `start` to `end` is nothing of a video of this duration; None if it is something."""
+    """Why a video of this duration has no part from `start` to `end`; None if it has."""
     begin, stop = 0.0 if start is None else start, math.inf if end is None else end
-    # written so that nan, of which every comparison is false, is refused
+    # comparisons with NaN are false, so NaN is refused too
     if begin < seconds and stop > max(begin, 0.0):
         return None
     part = f"from {begin:g} s to {'its end' if end is None else f'{end:g} s'}"
-    return f"the part {part} is nothing of a video of {seconds:g} s"
+    return f"the part {part} is empty or outside the video of {seconds:g} s"
 
 
 def _stretched(n: int, frames: int, short: str) -> int:
     """The length whose segments are cut: under "loop" a short video is played until it is long enough."""
-    _check_policy(short)
+    assert short in SHORT_POLICIES, short
     if n >= frames or short == "repeat_last":
         return n
     if short == "error":
@@ -146,11 +146,7 @@ def _check(n: int, frames: int) -> None:
     assert frames >= 1, frames
 
 
-def _check_policy(short: str) -> None:
-    assert short in SHORT_POLICIES, short
-
-
 def _positive(clips: int) -> int:
     if clips < 1:
-        raise UserError(f"clips={clips}: at least 1 is needed.")
+        raise UserError(f"clips={clips}: expected at least 1.")
     return clips

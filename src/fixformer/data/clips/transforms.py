@@ -1,6 +1,6 @@
-"""Scaling, cropping and normalising clips, without chance.
+"""Scaling, cropping and normalising clips; nothing here is random.
 
-A clip is a uint8 tensor `clip_CTHW` with any strides: decoded frames lie in memory as THWC, which is also what the fast
+A clip is a uint8 tensor `clip_CTHW` with any strides: decoded frames are THWC in memory, which is also what the fast
 scaling path wants, so nothing is copied until the end. Sizes and offsets equal the released code
 (`golden/sampling.json`).
 
@@ -16,12 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fixformer.config import ClipSpec, Fit
+from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import InputError, UserError
 
 # a strip of 2 x 4096 pixels, enlarged to a short side of 224, would take 300 MB a frame
 MOST_STRETCHED = 64
+# TSN's crop scales and, in quarters of the free space (x, y), the 13 places where it puts a crop
 MULTISCALE_RATIOS = (1.0, 0.875, 0.75, 0.66)
-# quarter steps (x, y) of the 13 places where TSN puts a crop
 MULTISCALE_PLACES = (
     *((0, 0), (4, 0), (0, 4), (4, 4), (2, 2)),
     *((0, 2), (4, 2), (2, 4), (2, 0)),
@@ -34,15 +35,6 @@ def from_frames(frames_THWC: np.ndarray) -> Tensor:
     assert frames_THWC.dtype == np.uint8, frames_THWC.dtype
     assert frames_THWC.shape[-1] == 3, frames_THWC.shape
     return torch.from_numpy(frames_THWC).permute(3, 0, 1, 2)
-
-
-def short_side_size(height: int, width: int, side: int) -> tuple[int, int]:
-    """Height and width when the shorter of them becomes `side`; the longer one is rounded down."""
-    if min(height, width) == side:
-        return height, width
-    if width < height:
-        return math.floor(height / width * side), side
-    return side, math.floor(width / height * side)
 
 
 def resize(clip_CTHW: Tensor, height: int, width: int, antialias: bool = True) -> Tensor:
@@ -62,11 +54,12 @@ def resize_short_side(clip_CTHW: Tensor, side: int, antialias: bool = True) -> T
     if side > min(height, width) and max(height, width) > MOST_STRETCHED * min(height, width):
         shape = f"a picture of {width} x {height} pixels is more than {MOST_STRETCHED} times as long as it is wide"
         raise InputError(f"{shape} and cannot be enlarged to a short side of {side}; leave the video out.")
-    return resize(clip_CTHW, *short_side_size(height, width, side), antialias)
+    width, height = scaled_size(width, height, side)
+    return resize(clip_CTHW, height, width, antialias)
 
 
 def scaled_to(clip_CTHW: Tensor, side: int, fit: Fit, antialias: bool = True) -> Tensor:
-    """Ready to be cropped: the short side, or when squeezed both, are `side`."""
+    """Ready to be cropped: the short side has `side` pixels, or both sides with fit "squeeze"."""
     if fit == "squeeze":
         return resize(clip_CTHW, side, side, antialias)
     return resize_short_side(clip_CTHW, side, antialias)
@@ -88,19 +81,19 @@ def view_crop_offsets(height: int, width: int, size: int, focus: float = 0.5) ->
 
 
 def middle(height: int, width: int, focus: float) -> tuple[float, float]:
-    """The place (y, x) of the middle crop in the free room around it, from 0 to 1: `focus` is on the long side."""
+    """Where (y, x) in the free space the middle crop is, from 0 to 1: `focus` on the long side, else centred."""
     return (focus, 0.5) if height > width else (0.5, focus)
 
 
 def chosen_crops(crops: int) -> Sequence[int]:
     """Which of the three test crops: the centre one, or all."""
     if crops not in (1, 3):
-        raise UserError(f"crops={crops}: 1 (centre) or 3 (left, centre, right) is needed.")
+        raise UserError(f"crops={crops}: expected 1 (centre) or 3 (left, centre, right).")
     return (1,) if crops == 1 else (0, 1, 2)
 
 
 def view_crops(clip_CTHW: Tensor, spec: ClipSpec, crops: int) -> list[Tensor]:
-    """The clip scaled as test clips are and cropped once or three times."""
+    """The clip scaled to the test short side and cropped once or three times."""
     scaled = scaled_to(clip_CTHW, spec.test_short_side, spec.fit, spec.antialias)
     height, width = scaled.shape[-2:]
     offsets = view_crop_offsets(height, width, spec.size, spec.focus)

@@ -1,4 +1,4 @@
-"""Map-style data sets: training clips and test videos with all their views, as bytes.
+"""Training clips and test videos with all their views, as bytes.
 
 Everything random follows from (seed, epoch, video id). An unreadable training video is an error or, if so configured,
 a recorded replacement; an unreadable test video is a recorded failure and never replaced.
@@ -7,35 +7,29 @@ Legend: B clips or videos, V views, C colours, T frames, H height, W width.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from fixformer.config import ClipSpec
 from fixformer.data.clips import transforms
-from fixformer.data.clips.augment import Box, boxes_tensor
-from fixformer.data.clips.frames import FrameReader, FrameSource
+from fixformer.data.clips.augment import Box
+from fixformer.data.clips.frames import FrameSource
 from fixformer.data.clips.views import make_train_clip, make_view_bytes
 from fixformer.data.listing import Sample
-from fixformer.data.loading.sampler import Key
+from fixformer.data.loading.order import Visit
+from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.table import SampleTable
 from fixformer.data.video import DecodeError
 from fixformer.errors import InputError, UserError
 from fixformer.runtime.seeds import generator
 
-UNREADABLE = (DecodeError, InputError, FileNotFoundError)
+UNREADABLE = (DecodeError, InputError)
+# how many videos of its class are tried in the place of an unreadable one, before the class itself is in doubt
 REPLACEMENTS = 10
 T = TypeVar("T")
-
-
-class Reader(Protocol):
-    """Opens the video of a sample: by decoding, or from the cache."""
-
-    def open(self, index: int, sample: Sample) -> AbstractContextManager[FrameSource]: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class TestItem:
 
 @dataclass
 class TrainBatch:
-    """Clips as bytes; `inputs` is what the model takes. `index_B` are places in the data set's table."""
+    """Clips as bytes; `inputs` is what the model takes. `index_B` are numbers of samples."""
 
     video_BCTHW: Tensor
     boxes_B4: Tensor
@@ -107,8 +101,8 @@ class TestBatch:
         return self
 
 
-class TrainClips(Dataset[TrainItem]):
-    """One augmented clip per (epoch, index)."""
+class TrainClips:
+    """One augmented clip per (epoch, video)."""
 
     def __init__(
         self,
@@ -116,95 +110,109 @@ class TrainClips(Dataset[TrainItem]):
         spec: ClipSpec,
         *,
         seed: int,
-        reader: Reader | None = None,
+        reader: VideoReader | None = None,
         unreadable: Literal["error", "replace"] = "error",
     ) -> None:
         self.table = SampleTable(samples)
         self.spec, self.seed, self.unreadable = spec, seed, unreadable
-        self.reader = reader or FrameReader(spec)
+        self.reader = reader or DecodingReader(spec)
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, key: Key) -> TrainItem:
-        epoch, index = key
+    def item(self, epoch: int, visit: Visit) -> TrainItem:
+        """The clip of a video, or of another of its class if it is unreadable and may be replaced."""
         try:
-            return self._read(epoch, index)
+            return self._read(epoch, visit)
         except UNREADABLE as error:
             if self.unreadable == "error":
-                raise _naming(self.table[index].path, error) from None
-            return self._replace(epoch, index, str(error))
-
-    def _read(self, epoch: int, index: int) -> TrainItem:
-        return _twice(lambda: self._read_once(epoch, index))
-
-    def _read_once(self, epoch: int, index: int) -> TrainItem:
-        sample = self.table[index]
-        with self.reader.open(index, sample) as frames:
-            clip, box = make_train_clip(frames, self.spec, generator(self.seed, epoch, sample.id))
-        return TrainItem(clip, box, index, sample.label, None)
-
-    def _replace(self, epoch: int, index: int, message: str) -> TrainItem:
-        """Another video of the same class, drawn for this (seed, epoch, video)."""
-        sample = self.table[index]
+                raise
+            message = str(error)
+        sample = self.table[visit.index]
         same_class = self.table.with_label(sample.label)
         rng = generator(self.seed, epoch, sample.id, "replace")
-        for other in rng.permutation(same_class[same_class != index])[:REPLACEMENTS]:
+        for other in rng.permutation(same_class[same_class != visit.index])[:REPLACEMENTS].tolist():
             try:
-                item = self._read(epoch, int(other))
+                item = self._read(epoch, Visit(other))
             except UNREADABLE:
                 continue
-            item.problem = Problem(sample.id, sample.path, message, self.table.id(int(other)))
+            item.problem = Problem(sample.id, sample.path, message, self.table.id(other))
             return item
-        raise UserError(f"{sample.path} is unreadable ({message}) and so is what was tried in its place.")
+        raise UserError(f"{sample.path} is unreadable ({message}), and so are the videos tried in its place.")
+
+    def _read(self, epoch: int, visit: Visit) -> TrainItem:
+        sample = self.table[visit.index]
+
+        def make(frames: FrameSource) -> tuple[Tensor, Box]:
+            return make_train_clip(frames, self.spec, generator(self.seed, epoch, sample.id))
+
+        clip_CTHW, box = _read_video(self.reader, sample, visit, make)
+        return TrainItem(clip_CTHW, box, visit.index, sample.label, None)
 
 
-def _naming(path: str, error: Exception) -> Exception:
-    """The error, with the file in its message where sampling or scaling raised it, which know no file."""
-    return InputError(f"{path}: {error}") if isinstance(error, InputError) and path not in str(error) else error
-
-
-class TestVideos(Dataset[TestItem]):
+class TestVideos:
     """All views of one video, or the record of why there are none."""
 
     __test__ = False  # not a pytest class
 
     def __init__(
-        self, samples: Sequence[Sample], spec: ClipSpec, *, clips: int = 1, crops: int = 1, reader: Reader | None = None
+        self,
+        samples: Sequence[Sample],
+        spec: ClipSpec,
+        *,
+        clips: int = 1,
+        crops: int = 1,
+        reader: VideoReader | None = None,
     ) -> None:
         transforms.chosen_crops(crops)
         self.table = SampleTable(samples)
         self.spec, self.clips, self.crops = spec, clips, crops
-        self.reader = reader or FrameReader(spec)
+        self.reader = reader or DecodingReader(spec)
 
-    def __len__(self) -> int:
-        return len(self.table)
+    def item(self, visit: Visit) -> TestItem:
+        sample = self.table[visit.index]
 
-    def __getitem__(self, index: int) -> TestItem:
-        sample = self.table[index]
-        try:
-            views = _twice(lambda: self._read_once(index, sample))
-        except UNREADABLE as error:
-            return TestItem(None, index, sample.label, Problem(sample.id, sample.path, str(error)))
-        return TestItem(views, index, sample.label, None)
-
-    def _read_once(self, index: int, sample: Sample) -> Tensor:
-        with self.reader.open(index, sample) as frames:
+        def make(frames: FrameSource) -> Tensor:
             return make_view_bytes(frames, self.spec, self.clips, self.crops)
 
+        try:
+            views_VCTHW = _read_video(self.reader, sample, visit, make)
+        except UNREADABLE as error:
+            return TestItem(None, visit.index, sample.label, Problem(sample.id, sample.path, str(error)))
+        return TestItem(views_VCTHW, visit.index, sample.label, None)
 
-def _twice(read: Callable[[], T]) -> T:
-    """Try again once: a stopped process or a slow network disk runs into the decoder's time limit with a good file."""
+
+def _read_video(reader: VideoReader, sample: Sample, visit: Visit, make: Callable[[FrameSource], T]) -> T:
+    """What `make` makes of the open video; errors name the sample.
+
+    A video that cannot be decoded is tried a second time: a process that was stopped for a while, or a slow network
+    disk, makes a good file run into the decoder's time limit.
+    """
+
+    def read() -> T:
+        with reader.open(visit.index, sample, visit.content) as frames:
+            return make(frames)
+
     try:
-        return read()
-    except DecodeError:
-        return read()
+        try:
+            return read()
+        except DecodeError:
+            return read()
+    except DecodeError as error:
+        if sample.path in str(error):
+            raise
+        # bytes have no name
+        place = f"{sample.path} ({sample.id})"
+        raise DecodeError(error.problem, file=place, stream=error.stream, frame=error.frame) from None
+    except InputError as error:
+        # sampling and scaling do not know the file
+        raise error if sample.path in str(error) else InputError(f"{sample.path}: {error}") from None
+    except FileNotFoundError as error:
+        # the cache was deleted meanwhile
+        raise DecodeError(str(error), file=sample.path) from None
 
 
 def collate_train(items: list[TrainItem]) -> TrainBatch:
     return TrainBatch(
         torch.stack([item.clip_CTHW for item in items]),
-        boxes_tensor([item.box for item in items]),
+        torch.tensor([item.box for item in items], dtype=torch.int64).view(-1, 4),
         torch.tensor([item.label for item in items]),
         torch.tensor([item.index for item in items]),
         [item.problem for item in items if item.problem],
@@ -212,7 +220,7 @@ def collate_train(items: list[TrainItem]) -> TrainBatch:
 
 
 def collate_test(items: list[TestItem]) -> TestBatch:
-    """Unreadable videos leave the tensors and stay in `problems`; a batch may be empty."""
+    """Unreadable videos are absent from the tensors and listed in `problems`; a batch may be empty."""
     readable = [item for item in items if item.views_VCTHW is not None]
     views = [item.views_VCTHW for item in readable if item.views_VCTHW is not None]
     return TestBatch(

@@ -1,137 +1,133 @@
-"""Reading shards in order, from disk or through a pipe, with every epoch accounted for.
+"""Shards that are read from front to back, from disk or through a pipe: for sets on slow or remote storage.
 
 The order of an epoch is a list of all videos: the shards in an order drawn for (seed, epoch), each from its beginning.
-Processes and their workers take contiguous parts of that list, so what each reads is known before anything is read.
-For training all parts are whole batches, equal in number on every process; for testing the parts together are the
-list: nothing is dropped and nothing repeated.
+Processes and their workers take contiguous parts of that list, so what each reads is known before anything is read, and
+no process needs to know what the others do. For training all parts are whole batches, equal in number on every process;
+for testing the parts together are the list: nothing is dropped and nothing repeated.
 """
 
+import os
 import tarfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby, islice
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
-from torch.utils.data import get_worker_info
+import numpy as np
 
-from fixformer.data.listing.shards import Entry
-from fixformer.errors import MissingExtra, SettingsConflict, UserError
+from fixformer.data.listing import Sample
+from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
+from fixformer.data.video.shard_member import parse_member
+from fixformer.errors import MissingExtra, UserError
 from fixformer.runtime.seeds import generator
 
+# Neighbours are shuffled in blocks of so many videos, which is also how many a worker holds in memory. `prepare` has
+# shuffled the whole set over its shards, so this only has to give batches another composition in every epoch.
 BLOCK = 128
 
 
-@dataclass(frozen=True)
-class Share:
-    """Who reads: process `rank` of `world`, worker `worker` of `workers` on it."""
+class ShardStream:
+    """A `VideoOrder` over videos in tar shards.
 
-    rank: int = 0
-    world: int = 1
-    worker: int = 0
-    workers: int = 1
-
-    def with_worker(self, turn: int = 0) -> "Share":
-        """The same process, in the data loader's worker that asks; worker 0 takes the place of worker `turn`."""
-        info = get_worker_info()
-        if info is None:
-            return self
-        return Share(self.rank, self.world, (info.id + turn) % info.num_workers, info.num_workers)
-
-
-def epoch_order(entries: list[Entry], seed: int, epoch: int) -> list[Entry]:
-    """Shards in an order of this epoch, within a shard as stored."""
-    shards = [list(group) for _, group in groupby(entries, key=lambda entry: entry.shard)]
-    return [entry for number in generator(seed, epoch, "shards").permutation(len(shards)) for entry in shards[number]]
-
-
-def train_steps(videos: int, batch_size: int, world: int) -> int:
-    """Batches of `batch_size` over all processes in an epoch; each process makes its share of every one."""
-    if batch_size % world:
-        raise SettingsConflict(f"batch size {batch_size} cannot be divided between {world} processes.")
-    if videos < batch_size:
-        raise UserError(f"batch size {batch_size} is larger than the training set of {videos} videos.")
-    return videos // batch_size
-
-
-def train_part(videos: int, batch_size: int, share: Share) -> tuple[int, int]:
-    """The range of the epoch's order that a worker reads.
-
-    A data loader takes batches from its workers in turn, so worker w of W makes batches w, w + W, w + 2W, ...
+    Args:
+        samples: with the paths of members (`DIR/train-000000.tar::512+90000`); each shard's together, as stored.
+        location: the directory of the shards, or a pattern with the name of a shard such as
+            "pipe:curl -s https://host/{shard}" or "s3://bucket/{shard}", which the `webdataset` package opens.
     """
-    steps, own = train_steps(videos, batch_size, share.world), batch_size // share.world
-    counts = [len(range(worker, steps, share.workers)) for worker in range(share.workers)]
-    begin = share.rank * steps + sum(counts[: share.worker])
-    return begin * own, (begin + counts[share.worker]) * own
+
+    depends_on_workers = True
+
+    def __init__(self, samples: Sequence[Sample], location: str) -> None:
+        members = [parse_member(sample.path) for sample in samples]
+        names = [os.path.basename(member.tar) for member in members if member]
+        assert len(names) == len(samples), "samples of a shard set have the paths of members"
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        # in arrays, like the samples (see `table`)
+        self._names = list(numbers)
+        self._shard = np.array([numbers[name] for name in names], np.int32)
+        self._place = np.array([(member.offset, member.size) for member in members if member], np.int64).reshape(-1, 2)
+        self._location = location
+
+    def train(self, seed: int, epoch: int, start: int, batch_size: int, slot: WorkerSlot) -> Iterator[Visit]:
+        begin, end = train_part(len(self._shard), batch_size, slot)
+        shards = np.split(np.arange(len(self._shard)), np.flatnonzero(np.diff(self._shard)) + 1)
+        drawn = generator(seed, epoch, "shards").permutation(len(shards))
+        part = np.concatenate([shards[number] for number in drawn])[begin:end]
+        order = np.empty_like(part)
+        for number, first in enumerate(range(0, len(part), BLOCK)):
+            block = part[first : first + BLOCK]
+            rng = generator(seed, epoch, slot.rank, slot.worker, number)
+            order[first : first + BLOCK] = block[rng.permutation(len(block))]
+        done = len(slot.batches(0, start)) * (batch_size // slot.world)
+        return self._in_turn(part, order[done:])
+
+    def test(self, batch_size: int, slot: WorkerSlot) -> Iterator[Visit]:
+        begin, end = eval_part(len(self._shard), slot)
+        return self._read(np.arange(begin, end))
+
+    def _in_turn(self, part: np.ndarray, order: np.ndarray) -> Iterator[Visit]:
+        """The videos of `order`, read in the sequence of `part`; what comes before its turn is held until then."""
+        arriving = self._read(part[np.isin(part, order)])
+        held: dict[int, Visit] = {}
+        for index in order.tolist():
+            while index not in held:
+                visit = next(arriving)
+                held[visit.index] = visit
+            yield held.pop(index)
+
+    def _read(self, indices: np.ndarray) -> Iterator[Visit]:
+        """Each shard is opened once and read forward."""
+        for shard, members in groupby(indices.tolist(), key=self._shard.__getitem__):
+            wanted = {tuple(self._place[index].tolist()): index for index in members}
+            if "{shard}" in self._location:
+                yield from _read_url(self._location.format(shard=self._names[shard]), wanted)
+            else:
+                yield from _read_file(f"{self._location}/{self._names[shard]}", wanted)
 
 
-def eval_part(videos: int, share: Share) -> tuple[int, int]:
+def train_part(videos: int, batch_size: int, slot: WorkerSlot) -> tuple[int, int]:
+    """The range of the epoch's list that a worker reads: whole batches, as many as it makes."""
+    steps, own = batches_per_epoch(videos, batch_size, slot.world), batch_size // slot.world
+    counts = [len(range(worker, steps, slot.workers)) for worker in range(slot.workers)]
+    begin = slot.rank * steps + sum(counts[: slot.worker])
+    return begin * own, (begin + counts[slot.worker]) * own
+
+
+def eval_part(videos: int, slot: WorkerSlot) -> tuple[int, int]:
     """The range of the list that a worker reads; all ranges together are the list."""
-    parts, part = share.world * share.workers, share.rank * share.workers + share.worker
+    parts, part = slot.world * slot.workers, slot.rank * slot.workers + slot.worker
     return videos * part // parts, videos * (part + 1) // parts
 
 
-def read_shuffled(
-    entries: list[Entry], key: tuple[int | str, ...], skip: int, location: str
-) -> Iterator[tuple[Entry, bytes]]:
-    """Videos with their bytes, neighbours shuffled in blocks by an order drawn for the key, the first `skip` left out.
-
-    Each shard is opened once and read forward; what is skipped is not read.
-    """
-    plan = []
-    for number, begin in enumerate(range(0, len(entries), BLOCK)):
-        block = entries[begin : begin + BLOCK]
-        order = [block[i] for i in generator(*key, number).permutation(len(block))]
-        plan.append(order[skip:])
-        skip = max(0, skip - len(order))
-    chosen = {entry.key for order in plan for entry in order}
-    reader = read_in_order([entry for entry in entries if entry.key in chosen], location)
-    for order in plan:
-        found = {entry.key: data for entry, data in islice(reader, len(order))}
-        for entry in order:
-            yield entry, found.pop(entry.key)
-
-
-def read_in_order(entries: list[Entry], location: str) -> Iterator[tuple[Entry, bytes]]:
-    """Videos with their bytes; `entries` name each shard's videos together, in their stored order.
-
-    `location` is the directory of the shards, or a pattern with the name of a shard such as
-    "pipe:curl -s https://host/{shard}" or "s3://bucket/{shard}", which the `webdataset` package opens.
-    """
-    for shard, wanted in groupby(entries, key=lambda entry: entry.shard):
-        if "{shard}" in location:
-            yield from _from_stream(location.format(shard=shard), list(wanted))
-        else:
-            yield from _from_disk(f"{location}/{shard}", list(wanted))
-
-
-def _from_disk(path: str, wanted: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
+def _read_file(path: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
+    """The members at the wanted places (offset, size) of a shard on disk."""
     try:
         with open(path, "rb") as file:
-            for entry in wanted:
-                file.seek(entry.offset)
-                yield entry, file.read(entry.size)
+            for (offset, size), index in wanted.items():
+                file.seek(offset)
+                yield Visit(index, file.read(size))
     except OSError as error:
         raise UserError(f"cannot read the shard {path}: {error.strerror}.") from None
 
 
-def _from_stream(url: str, wanted: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
-    """Skips what comes before, and hangs up after the last."""
-    by_name = {f"{entry.key}.mp4": entry for entry in wanted}
+def _read_url(url: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
+    """The same of a stream, which is closed after the last of them."""
+    left = dict(wanted)
     try:
         with _open_url(url) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
-                entry = by_name.pop(member.name, None)
-                content = tar.extractfile(member) if entry else None
-                if entry and content:
-                    yield entry, content.read()
-                if not by_name:
-                    # everything wanted has come: how the command takes being hung up on (curl: 23) does not matter
+                index = left.pop((member.offset_data, member.size), None)
+                content = None if index is None else tar.extractfile(member)
+                if index is not None and content is not None:
+                    yield Visit(index, content.read())
+                if not left:
+                    # a command that fails because nobody reads on (curl: status 23) has done its work
                     if hasattr(stream, "ignore_errors"):
                         stream.ignore_errors = True
                     return
     except (OSError, tarfile.TarError) as error:
-        raise UserError(f"{url} broke off: {error}; is the command right and the shard whole?") from None
-    raise UserError(f"{url} ended before {next(iter(by_name))}; is it the shard the index describes?")
+        raise UserError(f"cannot read {url} to its end: {error}; check the command and the shard.") from None
+    offset, size = next(iter(left))
+    raise UserError(f"{url} has no video of {size} bytes at byte {offset}; is it the shard that the index describes?")
 
 
 def _open_url(url: str) -> Any:

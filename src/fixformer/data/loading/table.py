@@ -1,7 +1,7 @@
 """Samples in a few arrays instead of many objects.
 
-A worker that touches a Python object copies its page of memory; a list of a million samples would slowly be copied into
-every worker. Arrays are touched without being written.
+Reading a Python object writes to its reference count, and a forked worker then gets its own copy of that page: a
+list of a million samples would slowly be copied into every worker. Reading an array writes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ class SampleTable:
         return self._read(3 * index + 1)
 
     def with_label(self, label: int) -> np.ndarray:
-        """Places of the samples of one class."""
+        """Numbers of the samples of one class."""
         return np.flatnonzero(self.labels == label)
 
     def _read(self, field: int) -> str:

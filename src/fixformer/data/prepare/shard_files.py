@@ -1,6 +1,11 @@
-"""The shards of `fixformer prepare --shards`: each is made by one process, shuffled over the whole data set."""
+"""The shards of `fixformer prepare --shards`: each is made by one process, shuffled over the whole data set.
 
+The layout is described in `listing/shards.py`.
+"""
+
+import io
 import json
+import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -9,14 +14,17 @@ from typing import Any
 
 from fixformer.data.listing import Index, Sample
 from fixformer.data.listing.index import stable_key
-from fixformer.data.listing.shards import Entry, Member, ShardSet, write_index, write_shard
+from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
 from fixformer.data.prepare.encode import FAILURES, Encoded, Recipe, reencode, source_of
 from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
-from fixformer.runtime.files import write_json
+from fixformer.runtime.files import replacing, write_json
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
 SEED = 0
+
+Attempt = Encoded | str
+"""An encoded video, or why there is none."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,16 @@ class ShardJob:
     recipe: Recipe
 
     @property
+    def tar(self) -> Path:
+        return self.target / self.name
+
+    @property
+    def sidecar(self) -> Path:
+        """The list of the shard's videos. It is written last: a shard with a sidecar is finished."""
+        return self.tar.with_suffix(".json")
+
     def listed(self) -> list[list[Any]]:
-        """What is to be in the shard, as its sidecar records it: a shard made from another list is not finished."""
+        """What should be in the shard, as its sidecar records it: a shard made from another list is not finished."""
         return [
             [number, *source_of(s), s.label, *self.labels[s.label : s.label + 1], s.split, s.group]
             for number, s in enumerate(self.samples, self.first)
@@ -41,19 +57,16 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class ShardDone:
-    """What became of the videos of a shard."""
+    """The videos of a finished shard, and those that could not be encoded."""
 
-    entries: list[Entry]
+    entries: list[ShardEntry]
     failed: list[dict[str, Any]]
-
-
-Attempt = Encoded | str
 
 
 def make_shards(
     index: Index, target: Path, recipe: Recipe, shard_videos: int, workers: int, settings: dict[str, Any]
 ) -> PrepareReport:
-    """Tar shards and `index.json`."""
+    """Tar shards and `index.json`. Finished shards of an interrupted run are kept."""
     jobs = list(_plan(index, target, recipe, shard_videos))
     done = {job.name: known for job in jobs if (known := _read_sidecar(job))}
     waiting = [job for job in jobs if job.name not in done]
@@ -66,15 +79,21 @@ def make_shards(
     parts = [done[job.name] for job in jobs]
     entries = [entry for part in parts for entry in part.entries]
     failed = [row for part in parts for row in part.failed]
-    missing = [_failure(sample, MISSING) for sample in index.missing]
-    write_index(ShardSet(target, index.labels, entries, failed + missing, settings))
+    content = {
+        "format": FORMAT,
+        "labels": index.labels,
+        "settings": settings,
+        "failed": failed + [_failure(sample, MISSING) for sample in index.missing],
+        "samples": [asdict(entry) for entry in entries],
+    }
+    write_json(target / INDEX, content)
     _remove_leftovers(target, {job.name for job in jobs})
     size = sum(entry.size for entry in entries)
     return PrepareReport("", str(target), len(entries), size, [(row["path"], row["problem"]) for row in failed])
 
 
 def _plan(index: Index, target: Path, recipe: Recipe, shard_videos: int) -> Iterator[ShardJob]:
-    """Shards of one split each; every shard is a random sample of its split, so that reading in order is no order."""
+    """Shards of one split each; every shard is a random sample of its split, so that reading in order is shuffled."""
     number = 0
     for split in index.splits:
         order = sorted(index.split(split), key=lambda sample: stable_key(sample.id, SEED))
@@ -84,8 +103,18 @@ def _plan(index: Index, target: Path, recipe: Recipe, shard_videos: int) -> Iter
             number += len(samples)
 
 
+def _read_sidecar(job: ShardJob) -> ShardDone | None:
+    """A finished shard of these very videos. One with failures is made again: their cause may have been temporary."""
+    if not job.sidecar.is_file() or not job.tar.is_file():
+        return None
+    rows = json.loads(job.sidecar.read_text(encoding="utf-8"))
+    if rows["failed"] or rows.get("listed") != job.listed():
+        return None
+    return ShardDone([ShardEntry(**row) for row in rows["samples"]], [])
+
+
 def _remove_leftovers(target: Path, names: set[str]) -> None:
-    """Shards of a longer list than today's: whoever reads `train-*.tar` would take them for part of the set."""
+    """Remove shards of a longer list than today's: a reader of `train-*.tar` would take them for part of the set."""
     for tar in target.glob("*-[0-9][0-9][0-9][0-9][0-9][0-9].tar"):
         if tar.name not in names and tar.with_suffix(".json").is_file():
             tar.with_suffix(".json").unlink()
@@ -93,15 +122,15 @@ def _remove_leftovers(target: Path, names: set[str]) -> None:
 
 
 def _make_shard(job: ShardJob) -> ShardDone:
-    return _write(job, ((sample, _attempt(sample, job.recipe)) for sample in job.samples))
+    return _write(job, (_attempt(sample, job.recipe) for sample in job.samples))
 
 
 def _make_shard_carefully(job: ShardJob) -> ShardDone:
-    """One process per video, after one of them took the process of the whole shard down."""
+    """One process per video, after one of them crashed the process that made the whole shard."""
     found: dict[Sample, Attempt] = {}
     for sample, result in crash_safe_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
         found[sample] = result or CRASH
-    return _write(job, ((sample, found[sample]) for sample in job.samples))
+    return _write(job, (found[sample] for sample in job.samples))
 
 
 def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
@@ -111,24 +140,45 @@ def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
         return str(error)
 
 
-def _write(job: ShardJob, attempts: Iterable[tuple[Sample, Attempt]]) -> ShardDone:
-    failed: list[dict[str, Any]] = []
-    listed = job.listed  # before they are read: a file that changes meanwhile must be made again
-
-    def members() -> Iterator[Member]:
-        for number, (sample, result) in enumerate(attempts, job.first):
+def _write(job: ShardJob, attempts: Iterable[Attempt]) -> ShardDone:
+    """Write the tar, then its sidecar."""
+    listed = job.listed()  # before the files are read: one that changes meanwhile must be encoded again
+    job.sidecar.unlink(missing_ok=True)  # an old one must not vouch for the new tar
+    entries, failed = [], []
+    with replacing(job.tar) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for number, (sample, result) in enumerate(zip(job.samples, attempts, strict=True), job.first):
             if isinstance(result, str):
                 failed.append(_failure(sample, result))
             else:
-                yield Member(f"{number:09d}", result.data, sample, result.frames, result.fps)
+                entries.append(append_video(tar, job.name, f"{number:09d}", sample, result, job.labels))
+    rows = {"listed": listed, "samples": [asdict(entry) for entry in entries], "failed": failed}
+    write_json(job.sidecar, rows)
+    return ShardDone(entries, failed)
 
-    # until the new list is written, the old one must not vouch for the new tar
-    _sidecar(job).unlink(missing_ok=True)
-    done = ShardDone(write_shard(job.target / job.name, members(), job.labels), failed)
-    # written last: a shard is finished when its list is there
-    rows = {"listed": listed, "samples": [asdict(entry) for entry in done.entries], "failed": done.failed}
-    write_json(_sidecar(job), rows)
-    return done
+
+def append_video(
+    tar: tarfile.TarFile, shard: str, key: str, sample: Sample, video: Encoded, labels: list[str]
+) -> ShardEntry:
+    """Append `KEY.mp4` and its description `KEY.json` to a shard."""
+    name = labels[sample.label] if sample.label >= 0 else None
+    description = {"label": sample.label, "class": name, "id": sample.id, "frames": video.frames, "fps": video.fps}
+    offset = tar.offset + tarfile.BLOCKSIZE  # the content begins after the header
+    for suffix, data in (("mp4", video.data), ("json", json.dumps(description).encode())):
+        header = tarfile.TarInfo(f"{key}.{suffix}")
+        header.size = len(data)
+        tar.addfile(header, io.BytesIO(data))
+    return ShardEntry(
+        key=key,
+        shard=shard,
+        offset=offset,
+        size=len(video.data),
+        label=sample.label,
+        split=sample.split,
+        frames=video.frames,
+        fps=video.fps,
+        id=sample.id,
+        group=sample.group,
+    )
 
 
 def _failure(sample: Sample, problem: str) -> dict[str, Any]:
@@ -140,19 +190,3 @@ def _failure(sample: Sample, problem: str) -> dict[str, Any]:
         "group": sample.group,
         "problem": problem,
     }
-
-
-def _sidecar(job: ShardJob) -> Path:
-    return (job.target / job.name).with_suffix(".json")
-
-
-def _read_sidecar(job: ShardJob) -> ShardDone | None:
-    """A finished shard of these very videos. One with failures is made again: they may have been of the moment."""
-    if not _sidecar(job).is_file() or not (job.target / job.name).is_file():
-        return None
-    rows = json.loads(_sidecar(job).read_text(encoding="utf-8"))
-    return (
-        None
-        if rows["failed"] or rows.get("listed") != job.listed
-        else ShardDone([Entry(**row) for row in rows["samples"]], [])
-    )

@@ -12,6 +12,8 @@ from av.sidedata.sidedata import Type as SideDataType
 from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 
+from fixformer.data.video.scaling import scaled_size
+
 
 @dataclass(frozen=True)
 class Orientation:
@@ -63,15 +65,6 @@ class Orientation:
         if abs(a) + abs(d) >= abs(b) + abs(c):
             return cls(False, d < 0, a < 0)
         return cls(True, b < 0, c < 0)
-
-
-def scaled_size(width: int, height: int, short_side: int | None) -> tuple[int, int]:
-    """Width and height with the shorter side at `short_side`; the longer one is rounded down, as the recipes do."""
-    if short_side is None:
-        return width, height
-    if width <= height:
-        return short_side, max(1, height * short_side // width)
-    return max(1, width * short_side // height), short_side
 
 
 class Canvas:

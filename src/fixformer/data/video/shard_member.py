@@ -3,37 +3,52 @@ the tar, from byte 512 on."""
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from fixformer.data.video.decoder import DecodeError
 
 _MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>\d+)\+(?P<size>\d+)")
 
 
+class ShardMember(NamedTuple):
+    """The `size` bytes from `offset` of a tar."""
+
+    tar: str
+    offset: int
+    size: int
+
+
 def member_path(tar: Path, offset: int, size: int) -> str:
     return f"{tar}::{offset}+{size}"
 
 
+def parse_member(path: str) -> ShardMember | None:
+    """What a path inside a shard names; None for any other path."""
+    match = _MEMBER.fullmatch(path)
+    return ShardMember(match["tar"], int(match["offset"]), int(match["size"])) if match else None
+
+
 def is_member(path: str) -> bool:
     """Whether a path names a video inside a shard."""
-    return _MEMBER.fullmatch(path) is not None
+    return parse_member(path) is not None
 
 
 def file_of(path: str) -> Path:
     """The file on disk: the shard of a member, otherwise the path itself."""
-    match = _MEMBER.fullmatch(path)
-    return Path(match["tar"]) if match else Path(path)
+    member = parse_member(path)
+    return Path(member.tar if member else path)
 
 
 def read_member(path: str) -> bytes:
     """The bytes of a video inside a shard."""
-    match = _MEMBER.fullmatch(path)
-    assert match is not None, path
+    member = parse_member(path)
+    assert member is not None, path
     try:
-        with Path(match["tar"]).open("rb") as file:
-            file.seek(int(match["offset"]))
-            data = file.read(int(match["size"]))
+        with Path(member.tar).open("rb") as file:
+            file.seek(member.offset)
+            data = file.read(member.size)
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
-    if len(data) < int(match["size"]):
+    if len(data) < member.size:
         raise DecodeError(f"the shard ends after {len(data)} of the video's bytes", file=path)
     return data

@@ -17,7 +17,7 @@ import numpy as np
 from fixformer.data.video.containers import check_pixels, describe
 from fixformer.data.video.decoder import DecodeError, Fault, Limits, Policy, Source, VideoInfo
 from fixformer.data.video.decoder_base import DecoderBase
-from fixformer.data.video.orientation import scaled_size
+from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import MissingExtra, SettingsConflict
 
 
