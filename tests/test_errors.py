@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from fixformer.data.video import DecodeError
-from fixformer.errors import MissingExtra, Stopped, UnknownName, UserError
+from fixformer.errors import Interrupted, MissingExtra, UnknownName, UserError
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from fixformer.errors import MissingExtra, Stopped, UnknownName, UserError
         UnknownName("model", "fixfromer", ["fixformer_tiny"]),
         MissingExtra("drawing", "plots"),
         DecodeError("cannot be opened", file="a.mp4", frame=3),
-        Stopped(15, "stopped at step 3"),
+        Interrupted(15, "stopped at step 3"),
     ],
 )
 def test_an_error_survives_pickling(error: Exception) -> None:

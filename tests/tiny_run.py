@@ -1,5 +1,6 @@
-"""A set of a few generated clips and a run over it that takes a second."""
+"""A data set of a few generated clips, and settings of a run on it that takes a second."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from fixformer.data.synthetic import make_motions
+from fixformer.training.log import read_log
 from fixformer.training.run import TrainResult, train
 
 Run = Callable[..., TrainResult]
@@ -46,12 +48,29 @@ def tiny_set(folder: Path) -> Path:
     return make_motions(folder, clips=36, size=(32, 40), val_fraction=0.34, workers=0)
 
 
-def train_tiny(home: Path) -> TrainResult:
-    """One epoch over a tiny set, without the pictures of the report, which take longer than the run."""
+def train_tiny(home: Path, data: Path | None = None) -> TrainResult:
+    """One epoch on a tiny set, without the charts of the report, which take longer than the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
-        return train("demo", data=tiny_set(home / "motions"), output=home / "run", **{**TINY, "epochs": 1})
+        return train("demo", data=data or tiny_set(home / "motions"), output=home / "run", **{**TINY, "epochs": 1})
+
+
+@pytest.fixture(scope="session")
+def motions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny set, made once; imported by the conftest of each room that needs it."""
+    return tiny_set(tmp_path_factory.mktemp("data") / "motions")
+
+
+@pytest.fixture
+def copied_data(motions: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny set, to change or damage."""
+    return Path(shutil.copytree(motions, tmp_path / "motions"))
 
 
 def losses(rows: list[dict[str, Any]]) -> list[float]:
     return [row["loss"] for row in rows if row["kind"] == "step"]
+
+
+def loss_trace(run_directory: Path) -> list[float]:
+    """The losses in the log of a run."""
+    return losses(read_log(run_directory / "log.jsonl"))

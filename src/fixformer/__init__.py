@@ -3,9 +3,12 @@
 The public names are imported on first use, so that `import fixformer` does not pay for torch.
 """
 
+import json
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
     from fixformer.evaluation.evaluate import evaluate
@@ -13,12 +16,25 @@ if TYPE_CHECKING:
     from fixformer.models.registry import create_model, list_models
     from fixformer.training.run import train
 
-try:
-    __version__ = version("fixformer")
-except PackageNotFoundError:  # a source tree on the path, not installed
-    __version__ = "0+unknown"
 
-_HOMES = {
+def _installed_version() -> str:
+    """The version of the installed package, unless this is another copy: a source tree on the path may hide it."""
+    try:
+        installed = distribution("fixformer")
+    except PackageNotFoundError:
+        return "0+unknown"
+    package = Path(__file__).resolve().parent
+    if Path(str(installed.locate_file("fixformer"))).resolve() == package:
+        return installed.version
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    source_tree = Path(unquote(urlparse(origin.get("url", "")).path)).resolve()
+    is_editable = origin.get("dir_info", {}).get("editable", False) and package.is_relative_to(source_tree)
+    return installed.version if is_editable else "0+unknown"
+
+
+__version__ = _installed_version()
+
+_MODULES = {
     "create_model": "fixformer.models.registry",
     "evaluate": "fixformer.evaluation.evaluate",
     "list_models": "fixformer.models.registry",
@@ -31,11 +47,11 @@ __all__ = ["__version__", "create_model", "evaluate", "list_models", "load", "pr
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'fixformer' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULES])

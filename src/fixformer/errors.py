@@ -55,7 +55,7 @@ class NotFinite(UserError):
     """A loss or a weight became NaN or infinite."""
 
 
-class Stopped(Portable):
+class Interrupted(Portable):
     """The run was stopped by a signal, after saving. `status` is the exit status a shell expects."""
 
     def __init__(self, number: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, exit status, one sentence for an error."""
+"""The command line as a user sees it: real processes, exit status, one sentence for an error."""
 
 import json
 import os
@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from fixformer.cli.app import ERROR_DELAY, main
 from fixformer.config.recipes import RECIPES
+from fixformer.errors import Interrupted
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +66,7 @@ def test_cost_with_settings_as_json() -> None:
         (("eval", "no/such/run"), ["no/such/run", "does not exist"]),
         (("eval", "no/such/run", "lables=x"), ["lables", "labels"]),
         (("predict", "no/such/run", "clip.mp4"), ["no/such/run", "does not exist"]),
-        (("predict", "no/such/run"), ["no video to classify"]),
+        (("predict", "no/such/run"), ["no video files"]),
     ],
 )
 def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words: list[str]) -> None:
@@ -76,7 +78,7 @@ def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words:
 
 
 def test_settings_may_stand_on_both_sides_of_options() -> None:
-    """The mistake that is named is in the last of them; a value of an option is no setting."""
+    """The mistake is in the last of them; the value of an option is not taken for a setting."""
     done = fixformer("train", "demo", "epochs=3", "--data", "a=b", "--dry-run", "size=64", "--no-resume", "epocs=4")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "epocs" in done.stderr
@@ -90,6 +92,36 @@ def test_names_that_do_not_fit_the_terminal_are_printed_all_the_same() -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "\\u03be 1" in done.stdout
+
+
+def test_an_error_of_another_process_alone_is_printed_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After it has waited to be terminated, which it would be if the main process had met the same error."""
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setenv("RANK", "9")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(SystemExit) as stopped:
+        main(["predict", "no/such/run", "clip.mp4"])
+    assert stopped.value.code == 1
+    assert waits == [ERROR_DELAY + 1]
+    assert capsys.readouterr().err.count("no/such/run") == 1
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_an_interruption_is_printed_by_the_main_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str, lines: int
+) -> None:
+    def interrupted(*arguments: object, **settings: object) -> None:
+        raise Interrupted(15, "stopped and saved at step 3")
+
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("fixformer.training.run.train", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "demo", "--data", "x"])
+    assert stopped.value.code == 143
+    assert capsys.readouterr().err.count("step 3") == lines
 
 
 def test_bad_usage_is_status_2() -> None:

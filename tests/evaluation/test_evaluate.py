@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fixformer.config import ClipSpec, DataConfig
-from fixformer.config.schema import dump
+from fixformer.config import DataConfig, TrainConfig
 from fixformer.data.clips.views import file_views
 from fixformer.errors import UnknownName, UserError
-from fixformer.evaluation.evaluate import data_of, evaluate, write_evaluation
-from fixformer.models.checkpoint import CheckpointInfo, load_model, read_info
+from fixformer.evaluation.evaluate import choose_data, evaluate, write_evaluation
+from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.training.run import TrainResult
 
 
@@ -30,7 +29,7 @@ def test_scores_are_those_of_the_views_one_by_one(trained: TrainResult) -> None:
     model, info = load_model(trained.output)
     hits = []
     for video in found.videos:
-        logits = torch.stack([model(view[None])[0] for view in file_views(video.path, info.clip, 2, 3)])
+        logits = torch.stack([model(view[None])[0] for view in file_views(video.path, info.config.clip, 2, 3)])
         shares = logits.softmax(-1).mean(0)
         assert shares[video.predicted].item() == pytest.approx(video.probability, rel=1e-4)
         assert shares.max().item() == pytest.approx(video.probability, rel=1e-4)
@@ -39,23 +38,27 @@ def test_scores_are_those_of_the_views_one_by_one(trained: TrainResult) -> None:
     assert len(found.videos) == 12
 
 
-def test_unreadable_and_missing_videos_are_listed_not_replaced(trained: TrainResult, tmp_path: Path) -> None:
-    data = tmp_path / "motions"
-    shutil.copytree(trained.config.data.path, data)
-    videos = data / "20bn-something-something-v2"
-    listed = [row["id"] for row in json.loads((data / "labels" / "validation.json").read_text())]
-    (videos / f"{listed[0]}.webm").write_bytes(b"not a video")
-    (videos / f"{listed[1]}.webm").unlink()
-    found = evaluate(trained.output, data=data, output=tmp_path / "report")
+def validation_files(data: Path) -> list[Path]:
+    rows = json.loads((data / "labels" / "validation.json").read_text())
+    return [data / "20bn-something-something-v2" / f"{row['id']}.webm" for row in rows]
+
+
+def test_unreadable_and_missing_videos_are_listed_not_replaced(
+    trained: TrainResult, copied_data: Path, tmp_path: Path
+) -> None:
+    unreadable, missing, *_ = validation_files(copied_data)
+    unreadable.write_bytes(b"not a video")
+    missing.unlink()
+    found = evaluate(trained.output, data=copied_data, output=tmp_path / "report")
     assert (found.protocol.scored, found.protocol.listed) == (10, 12)
-    assert {Path(failure.path).stem for failure in found.failures} == set(listed[:2])
+    assert {Path(failure.path).stem for failure in found.failures} == {unreadable.stem, missing.stem}
     assert sum(map(sum, found.confusion)) == 10
     assert str(found).startswith("video top-1")
     assert [str(found).count(failure.path) for failure in found.failures] == [1, 1]
     assert str(found.protocol).startswith("motions (ssv2) val | ")
     html = (tmp_path / "report" / "report.html").read_text()
     assert "Not scored: 2 videos" in html
-    assert f"{listed[0]}.webm" in html
+    assert unreadable.name in html
     assert {path.name for path in (tmp_path / "report").iterdir()} >= {
         "confusion.png",
         "classes.png",
@@ -100,64 +103,63 @@ def test_another_label_set_is_refused(trained: TrainResult, tmp_path: Path) -> N
         (tmp_path / "set" / "val" / name).mkdir(parents=True)
         source = next(Path(trained.config.data.path).rglob("*.webm"))
         shutil.copy(source, tmp_path / "set" / "val" / name / "a.webm")
-    with pytest.raises(UserError, match="another label set: 'one' is not a label of the checkpoint"):
+    with pytest.raises(UserError, match=r"'one' is not a label of the checkpoint \(12 .* 2 "):
         evaluate(trained.output, data=tmp_path / "set")
 
 
-def test_no_checkpoint_and_a_damaged_one(trained: TrainResult, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no checkpoint in it"):
+def test_a_directory_without_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"test_a_directory.* no checkpoint.*model\.safetensors"):
         evaluate(tmp_path)
-    with pytest.raises(UserError, match="does not exist"):
+    with pytest.raises(UserError, match=r"nothing does not exist"):
         evaluate(tmp_path / "nothing")
-    copy = tmp_path / "copy"
-    shutil.copytree(trained.output / "last", copy)
-    assert replace(read_info(copy), labels=[]) != read_info(copy)
-    (copy / "config.json").write_text("{")
-    with pytest.raises(UserError, match="damaged"):
-        evaluate(copy)
-    (copy / "config.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match="format 99"):
-        evaluate(copy)
 
 
 @pytest.mark.parametrize(
-    ("where", "value"),
-    [((), []), (("model",), "x"), (("model", "settings"), "x"), (("labels",), "x"), (("clip",), "x")],
+    ("text", "words"),
+    [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"format": 99}', "format 99"),
+        ('{"format": 2}', r"damaged \('labels'"),
+    ],
 )
-def test_a_config_of_another_type(trained: TrainResult, tmp_path: Path, where: tuple[str, ...], value: object) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(trained.output / "last", copy)
-    content = json.loads((copy / "config.json").read_text())
-    inner = {"whole": content}
-    for name in ("whole", *where)[:-1]:
+def test_a_damaged_config(copied: Path, text: str, words: str) -> None:
+    (copied / "config.json").write_text(text)
+    with pytest.raises(UserError, match=rf"copy/config\.json .*{words}"):
+        evaluate(copied)
+
+
+@pytest.mark.parametrize(
+    "where", [("config",), ("config", "model"), ("config", "model_settings"), ("config", "clip"), ("labels",)]
+)
+def test_a_config_of_another_type(copied: Path, where: tuple[str, ...]) -> None:
+    content = json.loads((copied / "config.json").read_text())
+    inner = content
+    for name in where[:-1]:
         inner = inner[name]
-    inner[("whole", *where)[-1]] = value
-    (copy / "config.json").write_text(json.dumps(inner["whole"] if not where else content))
-    with pytest.raises(UserError, match=r"damaged|clip='x'"):
-        evaluate(copy)
+    inner[where[-1]] = 7
+    (copied / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"copy/config\.json is damaged"):
+        evaluate(copied)
 
 
 @pytest.mark.parametrize("size", [0, 5, 1000])
-def test_weights_that_are_cut_short(trained: TrainResult, tmp_path: Path, size: int) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(trained.output / "last", copy)
-    (copy / "model.safetensors").write_bytes((copy / "model.safetensors").read_bytes()[:size])
+def test_weights_that_are_cut_short(copied: Path, size: int) -> None:
+    (copied / "model.safetensors").write_bytes((copied / "model.safetensors").read_bytes()[:size])
     with pytest.raises(UserError, match=r"model\.safetensors is damaged .*another checkpoint"):
-        evaluate(copy)
+        evaluate(copied)
 
 
-def test_weights_that_are_not_the_models(trained: TrainResult, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(trained.output / "last", copy)
-    content = json.loads((copy / "config.json").read_text())
-    content["model"]["settings"]["depth"] = 2
-    (copy / "config.json").write_text(json.dumps(content))
+def test_weights_that_are_not_the_models(copied: Path) -> None:
+    content = json.loads((copied / "config.json").read_text())
+    content["config"]["model_settings"]["depth"] = 2
+    (copied / "config.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=r"blocks\.1\."):
-        evaluate(copy)
-    content["model"]["name"] = "fixformer_tni"
-    (copy / "config.json").write_text(json.dumps(content))
+        evaluate(copied)
+    content["config"]["model"] = "fixformer_tni"
+    (copied / "config.json").write_text(json.dumps(content))
     with pytest.raises(UnknownName, match="fixformer_tiny"):
-        evaluate(copy)
+        evaluate(copied)
 
 
 @pytest.fixture
@@ -166,35 +168,39 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointInfo:
     (tmp_path / "plain").mkdir()
     monkeypatch.chdir(tmp_path)
     data = DataConfig(path="plain", kind="folders", split_seed=7, val_fraction=0.4, videos="v", damaged="partial")
-    return CheckpointInfo("fixformer_tiny", {}, ClipSpec(), ["a", "b"], recipe={"data": dump(data)})
+    return CheckpointInfo(TrainConfig(data=data), ["a", "b"])
 
 
 @pytest.mark.parametrize("spelling", ["plain/", "./plain", "plain/../plain", "absolute"])
 def test_another_spelling_of_the_place_is_the_same_data(stored: CheckpointInfo, spelling: str) -> None:
     path = Path("plain").resolve() if spelling == "absolute" else spelling
-    assert dump(data_of(stored, path, None, {})) == {**stored.recipe["data"], "path": str(path)}
+    assert choose_data(stored, path, None, {}) == replace(stored.config.data, path=str(path))
 
 
 def test_another_place_keeps_what_does_not_depend_on_it(stored: CheckpointInfo) -> None:
-    found = data_of(stored, "elsewhere", None, {"labels": "names.txt"})
+    found = choose_data(stored, "elsewhere", None, {"labels": "names.txt"})
     assert (found.split_seed, found.val_fraction, found.damaged) == (7, 0.4, "partial")
     assert (found.kind, found.videos, found.labels) == ("auto", None, "names.txt")
-    assert data_of(stored, None, None, {"videos": None}).videos is None
+    assert choose_data(stored, None, None, {"videos": None}).videos is None
+
+
+def test_a_checkpoint_that_no_run_made_needs_data() -> None:
+    with pytest.raises(UserError, match="--data"):
+        choose_data(CheckpointInfo(TrainConfig(), ["a"]), None, None, {})
+    assert choose_data(CheckpointInfo(TrainConfig(), ["a"]), "elsewhere", 3, {}) == DataConfig("elsewhere", workers=3)
 
 
 def test_an_evaluation_that_cannot_be_written(trained: TrainResult, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").mkdir()
-    with pytest.raises(UserError, match=r"cannot be written to .*Is a directory"):
+    with pytest.raises(UserError, match=rf"{tmp_path} \(Is a directory\)"):
         write_evaluation(trained.evaluation, tmp_path)
 
 
-def test_nothing_scored_is_no_score(trained: TrainResult, tmp_path: Path) -> None:
-    data = tmp_path / "motions"
-    shutil.copytree(trained.config.data.path, data)
-    for row in json.loads((data / "labels" / "validation.json").read_text()):
-        (data / "20bn-something-something-v2" / f"{row['id']}.webm").write_bytes(b"not a video")
-    with pytest.raises(UserError, match=r"none of the 12 videos of split 'val' can be read.*fixformer check"):
-        evaluate(trained.output, data=data)
+def test_nothing_scored_is_no_score(trained: TrainResult, copied_data: Path) -> None:
+    for file in validation_files(copied_data):
+        file.write_bytes(b"not a video")
+    with pytest.raises(UserError, match=r"12 videos of split 'val'.*fixformer check"):
+        evaluate(trained.output, data=copied_data)
 
 
 def test_names_of_classes_are_no_formulas(trained: TrainResult, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def test_predict_agrees_with_evaluation(trained: TrainResult, tmp_path: Path, ag
     found = evaluate(trained.output, aggregate=aggregate, batch_size=1)  # type: ignore[arg-type]
     model, info = load_model(trained.output)
     samples = index_of(trained.config.data).split("val")
-    config = replace(info.eval, aggregate=aggregate, batch_size=1)  # type: ignore[arg-type]
-    scores = score_split(model, samples, info.clip, config, trained.config.data)
+    config = replace(info.config.eval, aggregate=aggregate, batch_size=1)  # type: ignore[arg-type]
+    scores = score_split(model, samples, info.config.clip, config, trained.config.data)
     scores_of = {samples[i].path: row_K for i, row_K in zip(scores.index_N.tolist(), scores.score_NK, strict=True)}
     for video in found.videos:
         prediction = classifier.predict(video.path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fixformer.errors import UserError
-from fixformer.runtime.files import new_directory, point, replacing, sweep, write_json
+from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink, replacing, write_json
 
 
 def write_half_and_fail(path: Path) -> None:
@@ -21,12 +21,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -
         write_half_and_fail(temporary)
     assert file.read_text() == old
     assert list(file.parent.iterdir()) == [file]
-
-
-def _fail_half_way(file: Path) -> None:
-    with replacing(file) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
 
 
 def test_an_unwritable_place_is_a_user_error(tmp_path: Path) -> None:
@@ -50,7 +44,7 @@ def test_a_link_is_moved_in_one_step_and_survives_moving_the_whole(tmp_path: Pat
     run = tmp_path / "run"
     for name in ("one", "two"):
         (run / "checkpoints" / name).mkdir(parents=True)
-        point(run / "last", run / "checkpoints" / name)
+        replace_symlink(run / "last", run / "checkpoints" / name)
         assert (run / "last").resolve().name == name
     run.rename(tmp_path / "moved")
     assert (tmp_path / "moved" / "last").is_dir()
@@ -61,5 +55,5 @@ def test_sweeping_removes_the_leftovers_and_nothing_else(tmp_path: Path) -> None
     (tmp_path / ".step.7.tmp" / "half").write_text("")
     (tmp_path / ".log.7.tmp").write_text("")
     (tmp_path / "step").mkdir()
-    sweep(tmp_path)
+    remove_temporary_files(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step"]

@@ -6,12 +6,9 @@ from typing import Any
 import pytest
 
 from fixformer.training.run import TrainResult, train
-from tiny_run import TINY, Run, tiny_set
+from tiny_run import TINY, Run, copied_data, motions
 
-
-@pytest.fixture(scope="session")
-def motions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_set(tmp_path_factory.mktemp("data") / "motions")
+__all__ = ["copied_data", "motions"]
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +18,7 @@ def settings(motions: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs; reports have tests of their own."""
     monkeypatch.setattr("fixformer.evaluation.report.can_draw", lambda: False)
 

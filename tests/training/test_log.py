@@ -1,4 +1,4 @@
-"""The log of a run: one row per line, rewound when a run goes on."""
+"""The log of a run: one row per line, rewound when a run resumes."""
 
 from pathlib import Path
 

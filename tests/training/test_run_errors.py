@@ -1,4 +1,4 @@
-"""What a user can get wrong is one sentence, said before any long work starts."""
+"""A user's mistake is reported in one sentence, before any long work starts."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.training.learner import check_shares
+from fixformer.training.initialise import check_batch_division
 from fixformer.training.run import plan, resolve_config, train
 from tiny_run import Run
 
@@ -53,7 +53,7 @@ def test_they_are_said_before_anything_is_decoded(run: Run, tmp_path: Path) -> N
     """Also those that only the model knows of."""
     weights = tmp_path / "cut.safetensors"
     weights.write_bytes(b"\0" * 20)
-    for changed, words in (({"stages": "4x4:1,4x16:2"}, "4x4"), ({"init": str(weights)}, "damaged or cut short")):
+    for changed, words in (({"stages": "4x4:1,4x16:2"}, "4x4"), ({"init": str(weights)}, r"cut\.safetensors")):
         with pytest.raises(UserError, match=words):
             run(**changed, cache=str(tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
@@ -61,17 +61,17 @@ def test_they_are_said_before_anything_is_decoded(run: Run, tmp_path: Path) -> N
 
 def test_a_batch_that_processes_cannot_share() -> None:
     config = resolve_config("demo", data="motions", batch_size=6, mixup=0.0, cutmix=0.0)
-    check_shares(config, 2)
-    with pytest.raises(SettingsConflict, match=r"batch_size=6 cannot be divided between 4 processes.*multiple of 4"):
-        check_shares(config, 4)
+    check_batch_division(config, 2)
+    with pytest.raises(SettingsConflict, match=r"batch_size=6 .* 4 processes.*multiple of 4"):
+        check_batch_division(config, 4)
     mixed = resolve_config("demo", data="motions", batch_size=6, mixup=0.2)
-    check_shares(mixed, 1)
-    with pytest.raises(SettingsConflict, match=r"pair the clips.*multiple of 4"):
-        check_shares(mixed, 2)
+    check_batch_division(mixed, 1)
+    with pytest.raises(SettingsConflict, match=r"mixup.*multiple of 4"):
+        check_batch_division(mixed, 2)
 
 
 def test_no_data(run: Run) -> None:
-    with pytest.raises(UserError, match="recipe demo needs data; give --data"):
+    with pytest.raises(UserError, match=r"demo .*--data"):
         train("demo")
 
 
@@ -90,20 +90,20 @@ def test_an_empty_class(motions: Path, tmp_path: Path) -> None:
 
 def test_labels_that_differ_between_train_and_val(motions: Path, tmp_path: Path) -> None:
     data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "c"]})
-    with pytest.raises(UserError, match="'c' of val is not a label of train"):
+    with pytest.raises(UserError, match=r"'c'.*train"):
         train("folder", data=data, output=tmp_path / "run", batch_size=1)
 
 
 def test_an_output_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"output directory .*file/run cannot be written"):
+    with pytest.raises(UserError, match=r"file/run .*Not a directory"):
         run(output=tmp_path / "file" / "run")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_output_without_permission(run: Run, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="Permission denied"):
         run()
 
 
@@ -115,13 +115,13 @@ def test_a_directory_is_a_folder_recipe(motions: Path, tmp_path: Path) -> None:
 
 def test_a_plan_sees_the_mistakes_that_a_run_would_meet(settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"output directory .*file/run cannot be written"):
+    with pytest.raises(UserError, match=r"file/run .*Not a directory"):
         plan(**settings, output=tmp_path / "file" / "run")
-    with pytest.raises(UserError, match="no such checkpoint"):
+    with pytest.raises(UserError, match=r"init='.*none'"):
         plan(**settings, init=tmp_path / "none")
-    with pytest.raises(UserError, match="never loaded"):
+    with pytest.raises(UserError, match=r"init='.*file'"):
         plan(**settings, init=tmp_path / "file")
-    with pytest.raises(UserError, match=r"data\.backend 'ffmpg'; valid: pyav"):
+    with pytest.raises(UserError, match=r"data\.backend.*'ffmpg'.*pyav"):
         plan(**settings, backend="ffmpg")
 
 
@@ -183,27 +183,17 @@ def test_a_run_may_pool_in_another_way_than_the_one_it_starts_from(
     first = run("first", epochs=1, pool="mean")
     run("second", epochs=1, pool="grid", init=first.output)
     assert "pool.reduce.weight" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"init='.*first': .*blocks\.1\..*build the model as the file has it"):
+    with pytest.raises(UserError, match=r"init='.*first': .*blocks\.1\."):
         run("third", epochs=1, pool="mean", depth=2, init=first.output)
 
 
-def test_a_run_goes_on_without_the_weights_it_started_from(run: Run) -> None:
+def test_a_run_resumes_without_the_weights_it_started_from(run: Run) -> None:
     first = run("first", epochs=1)
     run("second", epochs=2, init=first.output)
     shutil.rmtree(first.output)
     assert run("second", epochs=2, init=first.output, resume=True).steps == 12
 
 
-def test_a_damaged_run_file_is_accepted_only_with_fork(run: Run) -> None:
-    home = run("run", epochs=1).output
-    for text in ("{}", "{", "[]"):
-        (home / "run.json").write_text(text)
-        with pytest.raises(UserError, match=r"run\.json cannot be used .*--fork"):
-            run("run", epochs=1, resume=True)
-    assert run("run", epochs=1, resume=True, fork=True).steps == 6
-    assert run("run", epochs=1, resume=True).steps == 6
-
-
-def test_a_checkpoint_can_be_read_by_whoever_may_read_its_settings(run: Run) -> None:
+def test_all_files_of_a_checkpoint_have_the_same_permissions(run: Run) -> None:
     modes = {path.stat().st_mode for path in (run("run", epochs=1).output / "last").iterdir()}
     assert len(modes) == 1

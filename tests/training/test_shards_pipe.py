@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fixformer.data.prepare.prepare import prepare
-from fixformer.errors import SettingsConflict, Stopped, UserError
+from fixformer.errors import Interrupted, SettingsConflict, UserError
 from fixformer.evaluation.evaluate import evaluate
 from fixformer.training.log import read_log
 from fixformer.training.run import TrainResult, plan, train
@@ -33,7 +33,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] != "0" or rank + 1 < int(os.environ[
     die_at = None
 
 def watched(self, batch):
-    if self.at.step == die_at:
+    if self.position.step == die_at:
         os.kill(os.getpid(), signal.SIGKILL)
     seen.append(batch.index_B.tolist())
     return step(self, batch)
@@ -95,7 +95,7 @@ def record_batches(monkeypatch: pytest.MonkeyPatch, *, stop_at: int | None = Non
     step = Trainer.train_step
 
     def watched(self: Trainer, batch: Any) -> Any:
-        if self.at.step == stop_at:
+        if self.position.step == stop_at:
             signal.raise_signal(signal.SIGTERM)
         seen.append(batch.index_B.tolist())
         return step(self, batch)
@@ -118,7 +118,7 @@ def test_stopped_in_the_middle_of_an_epoch(
 
     with monkeypatch.context() as patch:
         first = record_batches(patch, stop_at=8)
-        with pytest.raises(Stopped):
+        with pytest.raises(Interrupted):
             run_piped("stopped", workers=workers)
     with monkeypatch.context() as patch:
         rest = record_batches(patch)

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from fixformer.evaluation import report
-from fixformer.training.log import read_log
 from fixformer.training.run import train
-from tiny_run import TINY, losses, tiny_set
+from tiny_run import TINY, loss_trace, tiny_set
 
 STORED = Path(__file__).with_name("loss_trace.json")
 RUNS: dict[str, dict[str, Any]] = {
@@ -28,7 +27,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 def trace(data: Path, output: Path, name: str) -> list[float]:
     train("demo", data=data, output=output / name, **{**TINY, "epochs": 2, "cache": None, **RUNS[name]})
-    return losses(read_log(output / name / "log.jsonl"))
+    return loss_trace(output / name)
 
 
 @pytest.mark.parametrize("name", RUNS)

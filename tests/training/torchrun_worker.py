@@ -20,7 +20,7 @@ def die_at(step: int) -> None:
     whole = Trainer.train_step
 
     def deadly(self: Trainer, batch: Any) -> torch.Tensor:
-        if self.at.step == step and os.environ["RANK"] == KILLED_RANK:
+        if self.position.step == step and os.environ["RANK"] == KILLED_RANK:
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(self, batch)
 

@@ -1,33 +1,45 @@
-"""The command line: one verb per public function, no logic of its own.
+"""The command line: one command per public function, without logic of its own.
 
-Results go to stdout (`--json` makes them machine-readable), progress and prose to stderr.
-Exit status: 0 done, 1 a user error, 2 bad usage, 130 on Ctrl-C.
+Results go to stdout (`--json` makes them machine-readable), progress and messages to stderr.
+Exit status: 0 success, 1 user error, 2 bad usage, 130 on Ctrl-C.
 """
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
 from fixformer.cli.bench_verbs import bench
-from fixformer.errors import Stopped, UserError
+from fixformer.errors import Interrupted, UserError
 
 app = SubcommandApp()
 
+# Types of the arguments, with the names --help shows for their values. Those that may be None describe their default
+# in words.
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+PathOption = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
+Checkpoint = Positional[Annotated[str, arg(metavar="CHECKPOINT")]]
+Settings = Positional[Annotated[tuple[str, ...], arg(metavar="[NAME=VALUE ...]", help_behavior_hint="")]]
+# How long a process other than the main one waits to be terminated before it prints its error. The main process may
+# be slower by some seconds to start and to meet the same error.
+ERROR_DELAY = 10.0
+
 
 @app.command
-def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
-    """List the models, with their parameters.
+def models(pattern: Positional[Annotated[str, arg(metavar="[PATTERN]")]] = "*", *, json: bool = False) -> None:
+    """List the models with their numbers of parameters.
 
     Args:
-        pattern: show only names that match, such as "fix*".
+        pattern: show only matching names, such as "fix*".
         json: print JSON.
     """
     from fixformer.cli.printing import print_models
@@ -37,23 +49,23 @@ def models(pattern: Positional[str] = "*", *, json: bool = False) -> None:
 
 @app.command
 def cost(
-    name: Positional[str] = "fixformer_base",
-    settings: Positional[tuple[str, ...]] = (),
+    name: Positional[Annotated[str, arg(metavar="[MODEL]")]] = "fixformer_base",
+    settings: Settings = (),
     *,
-    frames: int | None = None,
-    size: int | None = None,
-    table: str | None = None,
-    out: Path | None = None,
+    frames: Number = None,
+    size: Number = None,
+    table: Text = None,
+    out: PathOption = None,
     json: bool = False,
 ) -> None:
-    """Parameters, GFLOPs and activation memory of a model, part by part.
+    """Show parameters, GFLOPs and activation memory of a model, part by part.
 
     Args:
         name: a model, see `fixformer models`.
-        settings: overrides as key=value, such as fixation=none attention=softmax.
-        frames: frames of the clip.
-        size: pixels of its side.
-        table: "paper": the Tables 1 and 2 of the paper, counted again, in place of one model.
+        settings: settings of the model as name=value, such as fixation=none attention=softmax.
+        frames: frames per clip; by default the model's.
+        size: height and width in pixels; by default the model's.
+        table: "paper" recomputes Tables 1 and 2 of the paper instead.
         out: directory for the tables and the figure of --table.
         json: print JSON.
     """
@@ -71,28 +83,28 @@ def cost(
 
 @app.command
 def check(
-    data: Positional[str],
+    data: Positional[Annotated[str, arg(metavar="DATA")]],
     *,
-    out: Path | None = None,
+    out: PathOption = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     min_frames: int = 8,
-    workers: int | None = None,
+    workers: Number = None,
     again: bool = False,
     json: bool = False,
 ) -> None:
-    """Decode every file of a data set and report what is wrong with it; exit status 1 if it is unusable.
+    """Decode every file of a data set and report problems; exit status 1 if it is unusable.
 
     Args:
         data: the data set, in any layout that training accepts.
-        out: directory for report.json, report.txt and histograms.png; check-NAME if not given.
-        kind: the layout, if it is not to be recognised.
-        videos: where the files lie, if not beside the annotations.
-        labels: a file of label names, one per line.
-        min_frames: a video with fewer is reported as too short.
-        workers: processes; by default as many as the machine has cores.
-        again: forget what earlier checks learned.
+        out: directory for report.json, report.txt and histograms.png; by default check-NAME.
+        kind: layout of the data set; detected by default.
+        videos: directory of the video files, if not beside the annotations.
+        labels: file of label names, one per line.
+        min_frames: videos with fewer frames are reported as too short.
+        workers: processes; by default the number of cores.
+        again: check every file again, also those that have not changed since the last check.
         json: print JSON.
     """
     from fixformer.data.audit.check_report import run_check
@@ -112,8 +124,8 @@ def check(
 
 @app.command
 def prepare(
-    src: Positional[str],
-    dst: Positional[str],
+    src: Positional[Annotated[str, arg(metavar="SRC")]],
+    dst: Positional[Annotated[str, arg(metavar="DST")]],
     *,
     short_side: int = 256,
     keyframes: int = 16,
@@ -121,27 +133,27 @@ def prepare(
     damaged: Literal["strict", "partial"] = "strict",
     shards: bool = False,
     shard_videos: int = 256,
-    workers: int | None = None,
+    workers: Number = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     json: bool = False,
 ) -> None:
-    """Encode every video of a data set again: smaller, upright, with key frames close together. Resumable.
+    """Re-encode every video of a data set for fast reading: smaller, upright, with frequent key frames. Resumable.
 
     Args:
         src: the data set, in any layout that training accepts.
-        dst: a new directory, or one that an interrupted `prepare` with the same settings left.
-        short_side: pixels of the shorter side; smaller videos keep their size.
-        keyframes: frames from one key frame to the next.
-        quality: x264's constant rate factor, lower is better.
-        damaged: "strict" leaves out a video that breaks in the middle, "partial" keeps its good frames.
-        shards: write tar shards with an index instead of files with a CSV.
-        shard_videos: videos in a shard.
-        workers: processes; by default as many as the machine has cores.
-        kind: the layout, if it is not to be recognised.
-        videos: where the files lie, if not beside the annotations.
-        labels: a file of label names, one per line.
+        dst: a new directory, or that of an interrupted `prepare` with the same settings.
+        short_side: length of the shorter side in pixels; smaller videos keep their size.
+        keyframes: frames between key frames.
+        quality: constant rate factor of x264; lower is better.
+        damaged: "strict" skips a video that is damaged in the middle, "partial" keeps its good frames.
+        shards: write tar shards with an index instead of video files with a CSV.
+        shard_videos: videos per shard.
+        workers: processes; by default the number of cores.
+        kind: layout of the data set; detected by default.
+        videos: directory of the video files, if not beside the annotations.
+        labels: file of label names, one per line.
         json: print JSON.
     """
     from fixformer.data.prepare.prepare import run_prepare
@@ -165,30 +177,30 @@ def prepare(
 
 @app.command
 def train(
-    recipe: Positional[str] = "folder",
-    settings: Positional[tuple[str, ...]] = (),
+    recipe: Positional[Annotated[str, arg(metavar="[RECIPE]")]] = "folder",
+    settings: Settings = (),
     *,
-    data: str | None = None,
-    output: str | None = None,
-    init: str | None = None,
+    data: Text = None,
+    output: Text = None,
+    init: Text = None,
     resume: bool = False,
     fork: bool = False,
     shard: bool = False,
     dry_run: bool = False,
     json: bool = False,
 ) -> None:
-    """Train a model by a recipe, and evaluate it.
+    """Train a model with a recipe and evaluate it.
 
     Args:
-        recipe: a name of `fixformer recipes`, or a directory of class folders.
-        settings: any setting of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
+        recipe: a recipe, see `fixformer recipes`, or a directory of class folders.
+        settings: settings of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
         data: directory or annotation file.
-        output: directory of the run; runs/RECIPE if not given.
-        init: checkpoint or weight file to start from.
-        resume: go on from the newest checkpoint in the output directory.
-        fork: go on although the config has changed.
-        shard: divide weights and optimiser state between processes (under torchrun).
-        dry_run: print the resolved config, steps, predicted memory and time, and stop.
+        output: directory of the run; by default runs/RECIPE.
+        init: checkpoint or weight file with initial weights.
+        resume: continue from the newest checkpoint in the output directory.
+        fork: resume although the config has changed.
+        shard: divide weights and optimiser state between processes (FSDP, under torchrun).
+        dry_run: only print the resolved config, the steps and the estimated memory and time.
         json: print JSON.
     """
     from fixformer.config.schema import words_to_settings
@@ -205,8 +217,8 @@ def train(
 
 
 @app.command
-def recipes(name: Positional[str] = "") -> None:
-    """List the recipes of `train`, or say everything about one: what it costs, what it gives, how it is started.
+def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavior_hint="")]] = "") -> None:
+    """List the recipes of `train`, or describe one: its cost, its expected accuracy and its command.
 
     Args:
         name: a recipe.
@@ -223,31 +235,31 @@ def recipes(name: Positional[str] = "") -> None:
 
 @app.command(name="eval")
 def evaluate(
-    checkpoint: Positional[str],
-    settings: Positional[tuple[str, ...]] = (),
+    checkpoint: Checkpoint,
+    settings: Settings = (),
     *,
-    data: str | None = None,
-    views: str | None = None,
-    aggregate: Literal["logits", "probabilities"] | None = None,
-    split: str | None = None,
-    output: str | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
+    data: Text = None,
+    views: Text = None,
+    aggregate: Annotated[Literal["logits", "probabilities"] | None, arg(help_behavior_hint="")] = None,
+    split: Text = None,
+    output: Text = None,
+    batch_size: Number = None,
+    workers: Number = None,
     device: str = "auto",
     json: bool = False,
 ) -> None:
-    """Score a checkpoint on a data set, with the protocol of the number beside it.
+    """Evaluate a checkpoint on a data set; the accuracy is printed with its protocol.
 
     Args:
         checkpoint: a checkpoint, or the directory of a run.
-        settings: of the data as name=value, such as labels=names.txt kind=csv recording_set=1.
-        data: directory or annotation file; what the run was trained with if not given.
-        views: CLIPSxCROPS, such as 2x3; the recipe's if not given.
-        aggregate: sum the logits of the views or average their probabilities.
-        split: validation if it is labelled, otherwise test.
-        output: where to write evaluation.json, predictions.jsonl, pictures and report.html.
-        batch_size: videos at a time.
-        workers: decoding processes.
+        settings: settings of the data as name=value, such as labels=names.txt kind=csv recording_set=1.
+        data: directory or annotation file; by default the data of the run.
+        views: CLIPSxCROPS, such as 2x3; by default the recipe's.
+        aggregate: sum the logits of the views or average their probabilities; by default the recipe's.
+        split: by default validation if it has labels, otherwise test.
+        output: directory for evaluation.json, predictions.jsonl, charts and report.html.
+        batch_size: videos per batch; by default the recipe's.
+        workers: decoding processes; by default the recipe's.
         device: auto, cpu or cuda.
         json: print JSON.
     """
@@ -275,21 +287,21 @@ def evaluate(
 
 @app.command
 def predict(
-    checkpoint: Positional[str],
-    files: Positional[tuple[str, ...]],
+    checkpoint: Checkpoint,
+    files: Positional[Annotated[tuple[str, ...], arg(metavar="VIDEO [VIDEO ...]")]],
     *,
-    views: str | None = None,
+    views: Text = None,
     top_k: int = 5,
     device: str = "auto",
     json: bool = False,
 ) -> None:
-    """Classify videos with the preprocessing of the checkpoint; exit status 1 if one cannot be read.
+    """Classify videos with a checkpoint; exit status 1 if one cannot be read.
 
     Args:
         checkpoint: a checkpoint, or the directory of a run.
-        files: videos.
-        views: CLIPSxCROPS, such as 2x3; the recipe's if not given.
-        top_k: how many guesses to show.
+        files: video files.
+        views: CLIPSxCROPS, such as 2x3; by default the recipe's.
+        top_k: number of classes to show.
         device: auto, cpu or cuda.
         json: print JSON.
     """
@@ -298,12 +310,12 @@ def predict(
     from fixformer.runtime.console import print_json
 
     if not files:
-        raise UserError("no video to classify; give one or more files after the checkpoint.")
+        raise UserError("no video files given; list them after the checkpoint.")
     classifier = load(checkpoint, device=device)
     predictions = []
     for found in classifier.predict_each(files, views=views, top_k=top_k):
         if isinstance(found, UserError):
-            print(f"fixformer: {found}", file=sys.stderr)
+            _print_error(found)
             continue
         predictions.append(found.to_json())
         if not json:
@@ -318,51 +330,68 @@ app.command(bench, name="bench", help="Measure speed and memory on this machine.
 
 
 def _is_main() -> bool:
-    """Of all processes that torchrun started, one speaks."""
+    """Whether this is the only process, or the main one of those torchrun started."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def _print_once(result: object) -> None:
-    """A result of all processes together; a table as JSON."""
+    """Print the common result of all processes; a dict as JSON."""
     from fixformer.runtime.console import print_json
 
     if _is_main():
         print_json(result) if isinstance(result, dict) else print(result)
 
 
-def _settings_together(words: list[str]) -> list[str]:
-    """Settings of `train` and `eval` may stand on both sides of options; the parser wants them in one place."""
-    verb = {"train": train, "eval": evaluate}.get(words[0] if words else "")
-    if verb is None:
+def _print_error(message: object) -> None:
+    print(f"fixformer: {message}", file=sys.stderr, flush=True)
+
+
+def _print_user_error(error: UserError) -> None:
+    """Print an error once, although under torchrun every process may meet it.
+
+    When the main process prints its error and exits, torchrun terminates the others. So the others wait for that, and
+    one that is still alive afterwards has an error of its own. The waits differ, so that of several such processes on
+    one machine only the first prints.
+    """
+    if not _is_main():
+        time.sleep(ERROR_DELAY + int(os.environ.get("LOCAL_RANK", "0")))
+    _print_error(error)
+
+
+def _settings_first(words: list[str]) -> list[str]:
+    """Move the name=value settings of `train` and `eval` before the options, where the parser expects them."""
+    command = {"train": train, "eval": evaluate}.get(words[0] if words else "")
+    if command is None:
         return words
-    switches = {f"--{name.replace('_', '-')}" for name, kind in verb.__annotations__.items() if kind is bool}
-    places, options = [words[0]], []
+    switches = {f"--{name.replace('_', '-')}" for name, kind in command.__annotations__.items() if kind is bool}
+    positional, options = [words[0]], []
     rest = iter(words[1:])
     for word in rest:
         if not word.startswith("-"):
-            places.append(word)
+            positional.append(word)
             continue
         options.append(word)
         if word.startswith("--") and "=" not in word and word not in switches and not word.startswith("--no-"):
             options += islice(rest, 1)
-    return places + options
+    return positional + options
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `fixformer` command."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files and classes need not fit the terminal
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
     try:
-        words = _settings_together(list(sys.argv[1:] if args is None else args))
+        words = _settings_first(list(sys.argv[1:] if args is None else args))
         app.cli(prog="fixformer", description=_DESCRIPTION, args=words)
     except UserError as error:
-        print(f"fixformer: {error}", file=sys.stderr)
+        _print_user_error(error)
         raise SystemExit(1) from None
-    except Stopped as stopped:
-        print(f"fixformer: {stopped}", file=sys.stderr)
-        raise SystemExit(stopped.status) from None
+    except Interrupted as interrupted:  # raised by all processes at the same step
+        if _is_main():
+            _print_error(interrupted)
+        raise SystemExit(interrupted.status) from None
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, as in `fixformer models | head`
+        sys.stderr.close()  # the pipe was closed by its reader, as in `fixformer models | head`
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -1,4 +1,4 @@
-"""`fixformer eval`: score a checkpoint on a data set, and write the report."""
+"""`fixformer eval`: score a checkpoint on a data set and write a report."""
 
 import json
 from dataclasses import asdict, replace
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config import Aggregate, DataConfig, EvalConfig, check_device
-from fixformer.config.schema import load
+from fixformer.config.schema import dump, load
 from fixformer.data.listing import UNLABELLED, Index, Sample
 from fixformer.data.loading import VideoReader, index_of, reader_for
 from fixformer.errors import UserError
@@ -16,13 +16,13 @@ from fixformer.evaluation.result import Evaluation, Failure, summarise
 from fixformer.evaluation.scoring import score_split
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
-from fixformer.runtime.distributed import ALONE, World, join_world
+from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
 from fixformer.runtime.files import check_writable, write_json, write_text
 from fixformer.runtime.progress import Report
-from fixformer.runtime.signals import NEVER, StopRequest
+from fixformer.runtime.signals import NEVER_STOP, StopRequest
 
-# Settings of the data that mean nothing for files elsewhere; the others also hold for another set.
-OF_A_PLACE = ("path", "kind", "videos", "labels", "cache", "location")
+# Settings of the training data that do not apply to another data set; the others, such as the decoder, do.
+LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache", "location")
 
 
 def evaluate(
@@ -42,76 +42,79 @@ def evaluate(
     """Score a checkpoint; under torchrun the videos are divided between the processes.
 
     Args:
-        checkpoint: a checkpoint, or the directory of a run, of which the last one is taken.
-        data: directory or annotation file; the data the run was trained with if not given.
-        views: CLIPSxCROPS, such as "2x3"; the recipe's if not given.
+        checkpoint: a checkpoint, or the directory of a run, whose last checkpoint is used.
+        data: directory or annotation file; by default the data the run was trained with.
+        views: CLIPSxCROPS, such as "2x3"; by default the recipe's.
         aggregate: sum the "logits" of the views or average their "probabilities".
-        split: validation if it is labelled, otherwise test.
-        output: where to write evaluation.json, predictions.jsonl, pictures and report.html.
-        batch_size: videos at a time.
+        split: by default validation if it has labels, otherwise test.
+        output: directory for evaluation.json, predictions.jsonl, charts and report.html.
+        batch_size: videos per batch.
         workers: decoding processes.
         device: "auto", "cpu" or "cuda".
-        progress: told (videos done, videos).
-        data_settings: of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
+        progress: called with (videos done, videos in all).
+        data_settings: settings of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
     """
     check_device(device)
     if output is not None:
         check_writable(output)
     model, info = load_model(checkpoint)
-    config = changed(info.eval, views=views, aggregate=aggregate, batch_size=batch_size)
-    source = data_of(info, data, workers, data_settings)
+    config = override_eval(info.config.eval, views=views, aggregate=aggregate, batch_size=batch_size)
+    source = choose_data(info, data, workers, data_settings)
     index = index_of(source)
-    chosen = split or index.eval_split
+    split = split or index.eval_split
     check_labels(index, info)
-    labelled(index, chosen)
+    labelled_samples(index, split)
     with join_world(device) as world:
         model.to(world.device)
-        evaluation = evaluate_model(model, info, index, chosen, config, source, world=world, progress=progress)
+        evaluation = evaluate_model(model, info, index, split, config, source, world=world, progress=progress)
         if output is not None and world.is_main:
             write_evaluation(evaluation, Path(output))
     return evaluation
 
 
-def changed(config: EvalConfig, **settings: Any) -> EvalConfig:
-    """The same with the settings that are not None."""
+def override_eval(config: EvalConfig, **settings: Any) -> EvalConfig:
+    """The config with those settings replaced that are not None."""
     config = replace(config, **{name: value for name, value in settings.items() if value is not None})
     config.validate()
     return config
 
 
-def data_of(info: CheckpointInfo, path: str | Path | None, workers: int | None, settings: dict[str, Any]) -> DataConfig:
-    """The data a checkpoint was trained with, elsewhere if so asked."""
-    stored = dict(info.recipe.get("data", {}))
-    if path is not None and not _is_same_place(path, stored.get("path")):
-        stored = {name: value for name, value in stored.items() if name not in OF_A_PLACE}
+def choose_data(
+    info: CheckpointInfo, path: str | Path | None, workers: int | None, settings: dict[str, Any]
+) -> DataConfig:
+    """The data a checkpoint was trained with, or the data at `path`."""
+    values = dump(info.config.data)
+    # compared as resolved paths: the same set must be split as in training, however its path is written
+    if path is not None and not (info.is_trained and _resolved(path) == _resolved(info.config.data.path)):
+        values = {name: value for name, value in values.items() if name not in LOCATION_SETTINGS}
     given = {"path": None if path is None else str(path), "workers": workers}
-    values = {**stored, **{name: value for name, value in given.items() if value is not None}, **settings}
+    values |= {name: value for name, value in given.items() if value is not None} | settings
     if not values.get("path"):
         raise UserError("the checkpoint does not say which data to score; give --data DIRECTORY.")
     return load(DataConfig, values, "data")
 
 
-def _is_same_place(path: str | Path, stored: str | None) -> bool:
-    """However it is spelled; a set that is divided by chance must be divided as in training."""
-    return bool(stored) and Path(path).expanduser().resolve() == Path(str(stored)).expanduser().resolve()
+def _resolved(path: str | Path) -> Path:
+    return Path(path).expanduser().resolve()
 
 
 def check_labels(index: Index, info: CheckpointInfo) -> None:
-    """A score means nothing when number 7 is one class in the data and another in the model."""
+    """A score is meaningless when class 7 is one label in the data and another in the model."""
     if index.labels == info.labels:
         return
     if set(index.labels) == set(info.labels):
-        raise UserError("the data has the labels of the checkpoint in another order; give labels=FILE with its order.")
+        raise UserError("the data has the checkpoint's labels in another order; give labels=FILE in its order.")
     foreign = next((name for name in index.labels if name not in info.labels), None)
-    lacking = next((name for name in info.labels if name not in index.labels), None)
-    what = f"{foreign!r} is not a label of the checkpoint" if foreign else f"{lacking!r} is not a label of the data"
+    missing = next((name for name in info.labels if name not in index.labels), None)
+    what = f"{foreign!r} is not a label of the checkpoint" if foreign else f"{missing!r} is not a label of the data"
     raise UserError(
-        f"the checkpoint is of another label set: {what} ({len(info.labels)} labels there, {len(index.labels)} here); "
-        "score it on data with its own labels, or train one on these."
+        f"the checkpoint has another label set: {what} ({len(info.labels)} labels in the checkpoint, "
+        f"{len(index.labels)} in the data); score it on data with its own labels, or train on these."
     )
 
 
-def labelled(index: Index, split: str) -> list[Sample]:
+def labelled_samples(index: Index, split: str) -> list[Sample]:
+    """The samples of a split; a `UserError` if there are none or some have no label."""
     samples = index.split(split)
     if not samples:
         raise UserError(f"{index.root} has no videos in split {split!r}; splits found: {', '.join(index.splits)}.")
@@ -130,26 +133,34 @@ def evaluate_model(
     data: DataConfig,
     *,
     reader: VideoReader | None = None,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
     progress: Report | None = None,
-    stop: StopRequest = NEVER,
+    stop: StopRequest = NEVER_STOP,
 ) -> Evaluation:
     """Score a model that is already in memory."""
-    samples = labelled(index, split)
-    reader = reader or reader_for(samples, info.clip, data)
-    way: dict[str, Any] = {"reader": reader, "world": world, "progress": progress, "stop": stop}
-    scores = score_split(model, samples, info.clip, config, data, **way)
+    samples, clip = labelled_samples(index, split), info.config.clip
+    scores = score_split(
+        model,
+        samples,
+        clip,
+        config,
+        data,
+        reader=reader or reader_for(samples, clip, data),
+        world=world,
+        progress=progress,
+        stop=stop,
+    )
     if not len(scores):
         first = Failure(scores.problems[0].path, scores.problems[0].message)
         raise UserError(
-            f"none of the {len(samples)} videos of split {split!r} can be read (the first: {first}); `fixformer check` "
-            "says what is wrong with each."
+            f"none of the {len(samples)} videos of split {split!r} can be read (first error: {first}); run "
+            "`fixformer check` to see what is wrong with each."
         )
     return summarise(scores, index, split, info, config, data)
 
 
 def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None = None) -> None:
-    """evaluation.json, predictions.jsonl, report.html and its pictures; `log`: rows of the run, for its curves."""
+    """Write evaluation.json, predictions.jsonl, report.html and its charts; `log`: rows of the run, for its curves."""
     rows = "".join(json.dumps(asdict(video)) + "\n" for video in evaluation.videos)
     try:
         write_json(output / "evaluation.json", evaluation.to_json())
@@ -157,8 +168,6 @@ def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None =
         write_report(evaluation, output, log=log)
     except OSError as error:
         raise UserError(
-            f"the evaluation cannot be written to {output} ({error.strerror or error}); make room or choose another."
+            f"the evaluation cannot be written to {output} ({error.strerror or error}); free some space or choose "
+            "another directory."
         ) from None
-
-
-__all__ = ["Evaluation", "evaluate", "evaluate_model", "write_evaluation"]

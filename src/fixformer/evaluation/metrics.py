@@ -1,4 +1,4 @@
-"""Numbers from scores. A metric says in its name whether it counts videos or clips.
+"""Metrics of scores. The name of a metric says whether it counts videos or clips.
 
 Legend: N videos, V views, K classes.
 """
@@ -32,16 +32,17 @@ class Confusion:
 
 
 def compute_metrics(scores: Scores) -> Metrics:
-    """Of the scored videos; of none, all are 0."""
+    """The metrics of the scored videos; all 0 if there are none."""
     if len(scores) == 0:
         return Metrics(0.0, 0.0, 0.0, 0.0, 0.0)
     rank_N = label_rank(scores.score_NK, scores.label_N)
+    recalls = [recall for recall in class_recall(confusion_matrix(scores)) if recall is not None]
     return Metrics(
-        video_top1=_share(rank_N < 1),
-        video_top5=_share(rank_N < 5),
-        mean_class=_mean_class(confusion_matrix(scores)),
-        clip_top1=_share(scores.clip_rank_NV < 1),
-        clip_top5=_share(scores.clip_rank_NV < 5),
+        video_top1=_fraction(rank_N < 1),
+        video_top5=_fraction(rank_N < 5),
+        mean_class=sum(recalls) / len(recalls),
+        clip_top1=_fraction(scores.clip_rank_NV < 1),
+        clip_top5=_fraction(scores.clip_rank_NV < 5),
     )
 
 
@@ -53,20 +54,20 @@ def confusion_matrix(scores: Scores) -> Tensor:
 
 
 def predicted(scores: Scores) -> Tensor:
-    """The class with the highest score; among equal ones the lowest number. The true class if its rank is 0."""
+    """The class with the highest score, the lowest number among equals: the true class exactly if its rank is 0."""
     score_NK = comparable(scores.score_NK, scores.label_N)
     best_N1 = score_NK.max(1, keepdim=True).values
     return (score_NK == best_N1).int().argmax(1)
 
 
 def class_recall(matrix_KK: Tensor) -> list[float | None]:
-    """Share of each class's videos that were recognised; None for a class without videos."""
+    """The fraction of each class's videos that is predicted correctly; None for a class without videos."""
     totals, hits = matrix_KK.sum(1).tolist(), matrix_KK.diagonal().tolist()
     return [hit / total if total else None for hit, total in zip(hits, totals, strict=True)]
 
 
 def worst_confusions(scores: Scores, most: int = 10) -> list[Confusion]:
-    """The most frequent mistakes, with the places of their videos in the split."""
+    """The most frequent confusions, with the indices of their videos in the split."""
     found: dict[tuple[int, int], list[int]] = {}
     rows = zip(scores.label_N.tolist(), predicted(scores).tolist(), scores.index_N.tolist(), strict=True)
     for label, guess, index in rows:
@@ -76,10 +77,5 @@ def worst_confusions(scores: Scores, most: int = 10) -> list[Confusion]:
     return [Confusion(label, guess, videos) for (label, guess), videos in ranked[:most]]
 
 
-def _mean_class(matrix_KK: Tensor) -> float:
-    known = [recall for recall in class_recall(matrix_KK) if recall is not None]
-    return sum(known) / len(known)
-
-
-def _share(hits: Tensor) -> float:
+def _fraction(hits: Tensor) -> float:
     return hits.double().mean().item()

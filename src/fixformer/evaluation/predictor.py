@@ -1,4 +1,4 @@
-"""The object a user holds: a checkpoint that classifies videos, with the preprocessing it was trained with.
+"""Prediction: a checkpoint as a `Classifier` of video files, with the preprocessing it was trained with.
 
 Legend: V views, K classes, C colours, T frames, H height, W width, D width of the features.
 """
@@ -16,7 +16,7 @@ from fixformer.data.clips.sampling import ShortVideoError
 from fixformer.data.clips.views import file_views
 from fixformer.data.video import DecodeError, Source
 from fixformer.errors import UserError
-from fixformer.evaluation.evaluate import changed
+from fixformer.evaluation.evaluate import override_eval
 from fixformer.evaluation.scores import combine, probabilities, view_logits
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
@@ -72,23 +72,24 @@ class Classifier:
 
         Args:
             file: path, bytes or an open binary file.
-            views: CLIPSxCROPS, such as "2x3"; what the recipe is evaluated with if not given.
+            views: CLIPSxCROPS, such as "2x3"; by default the recipe's.
             top_k: how many guesses to return.
         """
         if top_k < 1:
-            raise UserError(f"top_k={top_k}: at least 1 is needed.")
-        config = changed(self.info.eval, views=views)
+            raise UserError(f"top_k={top_k}: expected at least 1.")
+        config = override_eval(self.info.config.eval, views=views)
         logits_1VK = view_logits(self.model, self.views(file, config, start=start, end=end)[None]).cpu()
         shares_K = probabilities(logits_1VK, config.aggregate)[0]
         best = shares_K.topk(min(top_k, len(self.labels)))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         guesses = [Guess(self.labels[number], share) for number, share in pairs]
-        return Prediction(_name(file), config.views, guesses, combine(logits_1VK, config.aggregate)[0])
+        name = str(file) if isinstance(file, str | Path) else getattr(file, "name", "bytes")
+        return Prediction(name, config.views, guesses, combine(logits_1VK, config.aggregate)[0])
 
     def predict_each(
         self, files: Iterable[str], *, views: str | None = None, top_k: int = 5
     ) -> Iterator[Prediction | UserError]:
-        """Classify many videos; one that cannot be read gives its error in its place and does not stop the others."""
+        """Classify many videos; for one that cannot be read, yields the error in place of a prediction."""
         for file in files:
             try:
                 yield self.predict(file, views=views, top_k=top_k)
@@ -97,8 +98,8 @@ class Classifier:
 
     @torch.no_grad()
     def features(self, file: Source, *, views: str | None = None) -> Tensor:
-        """What the classifier's last layer sees, averaged over the views: `[D]`."""
-        config = changed(self.info.eval, views=views)
+        """The input of the model's last layer, averaged over the views: `[D]`."""
+        config = override_eval(self.info.config.eval, views=views)
         tokens = self.model.forward_features(self.views(file, config))
         return self.model.forward_head(tokens, pre_logits=True).mean(0).float().cpu()
 
@@ -107,15 +108,16 @@ class Classifier:
     ) -> Tensor:
         """The views of a video as evaluation makes them: `[V, C, T, H, W]` on the device."""
         clips, crops = parse_views(config.views)
-        data = self.info.recipe.get("data", {})
-        backend, damaged = data.get("backend", "pyav"), data.get("damaged", "strict")
-        made = file_views(file, self.info.clip, clips, crops, start=start, end=end, backend=backend, damaged=damaged)
-        return made.to(self.device)
+        data, clip = self.info.config.data, self.info.config.clip
+        views_VCTHW = file_views(
+            file, clip, clips, crops, start=start, end=end, backend=data.backend, damaged=data.damaged
+        )
+        return views_VCTHW.to(self.device)
 
 
 def load(checkpoint: str | Path, *, device: str = "auto") -> Classifier:
-    """A classifier from a checkpoint, or from a run's directory, of which the last checkpoint is taken."""
-    chosen = choose_device(device, 0)
+    """A classifier from a checkpoint, or from the last checkpoint of a run's directory."""
+    chosen = choose_device(device, 0)  # before the weights are read, so that a wrong name fails at once
     model, info = load_model(checkpoint)
     return Classifier(model, info, chosen)
 
@@ -125,7 +127,3 @@ def predict(
 ) -> Prediction:
     """`load(checkpoint).predict(file)` in one call."""
     return load(checkpoint, device=device).predict(file, views=views, top_k=top_k)
-
-
-def _name(file: Source) -> str:
-    return str(file) if isinstance(file, str | Path) else getattr(file, "name", "bytes")

@@ -1,12 +1,13 @@
-"""One HTML file that holds everything: numbers, protocol, curves, confusions, failures. It refers to no other file."""
+"""A self-contained HTML report: metrics, protocol, training curves, confusions and failures."""
 
 import sys
 from base64 import b64encode
 from html import escape
 from pathlib import Path
 
-from fixformer.evaluation.charts import Rows, can_draw, confusion_picture, curves_picture, recall_picture
+from fixformer.evaluation.charts import Rows, confusion_chart, recall_chart, training_chart
 from fixformer.evaluation.result import Evaluation
+from fixformer.runtime.figures import can_draw
 from fixformer.runtime.files import replacing, write_text
 
 STYLE = """
@@ -20,32 +21,34 @@ table{border-collapse:collapse} td,th{padding:.2rem .8rem .2rem 0;text-align:lef
 def write_report(
     evaluation: Evaluation, output: Path, *, log: Rows | None = None, title: str = "Evaluation", extra: str = ""
 ) -> Path:
-    """report.html and its pictures as PNG files; without matplotlib the report has no pictures and says so."""
-    pictures = draw(evaluation, log) if can_draw() else {}
-    if not pictures:
-        print('no pictures: pip install "fixformer[plots]"', file=sys.stderr)
-    for name, data in pictures.items():
+    """report.html and its charts as PNG files; without matplotlib the report has no charts.
+
+    Args:
+        log: rows of the run's log, for the training curves.
+        extra: HTML that is appended to the page.
+    """
+    charts: dict[str, bytes] = {}
+    if can_draw():
+        curves = training_chart(log) if log else None
+        charts = {"curves": curves} if curves else {}
+        charts |= {"confusion": confusion_chart(evaluation), "classes": recall_chart(evaluation)}
+    else:
+        print('the report has no charts; install matplotlib: pip install "fixformer[plots]"', file=sys.stderr)
+    for name, png in charts.items():
         with replacing(output / f"{name}.png") as temporary:
-            temporary.write_bytes(data)
+            temporary.write_bytes(png)
+    titles = {"curves": "Training", "confusion": "Confusion matrix", "classes": "Classes"}
+    images = "".join(f"<h2>{titles[name]}</h2>{embedded(png, titles[name])}" for name, png in charts.items())
+    body = _metrics(evaluation) + images + _mistakes(evaluation) + _failures(evaluation) + extra
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     path = output / "report.html"
-    write_text(path, page(title, sections(evaluation, pictures) + extra))
+    write_text(
+        path, f"<!doctype html><html lang=en><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
+    )
     return path
 
 
-def draw(evaluation: Evaluation, log: Rows | None) -> dict[str, bytes]:
-    curves = curves_picture(log) if log else None
-    pictures = {"confusion": confusion_picture(evaluation), "classes": recall_picture(evaluation)}
-    return {**({"curves": curves} if curves else {}), **pictures}
-
-
-def sections(evaluation: Evaluation, pictures: dict[str, bytes]) -> str:
-    """The body of a report."""
-    titles = {"curves": "Training", "confusion": "Confusion matrix", "classes": "Classes"}
-    drawn = "".join(f"<h2>{titles[name]}</h2>{embedded(data, titles[name])}" for name, data in pictures.items())
-    return numbers(evaluation) + drawn + mistakes(evaluation) + failures(evaluation)
-
-
-def numbers(evaluation: Evaluation) -> str:
+def _metrics(evaluation: Evaluation) -> str:
     m, protocol = evaluation.metrics, evaluation.protocol
     rows = [
         ("top-5, videos", m.video_top5),
@@ -61,7 +64,7 @@ def numbers(evaluation: Evaluation) -> str:
     )
 
 
-def mistakes(evaluation: Evaluation) -> str:
+def _mistakes(evaluation: Evaluation) -> str:
     if not evaluation.mistakes:
         return "<h2>Mistakes</h2><p>None.</p>"
     rows = "".join(
@@ -73,7 +76,7 @@ def mistakes(evaluation: Evaluation) -> str:
     return f"<h2>Most frequent mistakes</h2><table>{head}{rows}</table>"
 
 
-def failures(evaluation: Evaluation) -> str:
+def _failures(evaluation: Evaluation) -> str:
     if not evaluation.failures:
         return ""
     rows = "".join(
@@ -84,10 +87,5 @@ def failures(evaluation: Evaluation) -> str:
 
 
 def embedded(png: bytes, title: str) -> str:
-    """A picture inside the page."""
+    """An image inside the page."""
     return f'<img alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'
-
-
-def page(title: str, body: str) -> str:
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    return f"<!doctype html><html lang=en><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n"

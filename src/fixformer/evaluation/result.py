@@ -1,11 +1,10 @@
-"""The outcome of an evaluation: numbers, and everything a reader needs to know how they were measured."""
+"""The result of an evaluation: metrics, and the protocol they were measured with."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import av
-import torch
 
 from fixformer.config import ClipSpec, DataConfig, EvalConfig
 from fixformer.data.listing import Index
@@ -19,6 +18,9 @@ from fixformer.evaluation.metrics import (
 )
 from fixformer.evaluation.scores import Scores
 from fixformer.models.checkpoint import CheckpointInfo
+
+# Failures that are printed; the JSON has all.
+MOST_FAILURES = 10
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Protocol:
     commit: str
 
     def __str__(self) -> str:
-        """One line, to be printed under every accuracy."""
+        """One line, printed under every accuracy."""
         score = "logits summed" if self.aggregate == "logits" else "probabilities averaged"
         clips, _, crops = self.views.partition("x")
         return (
@@ -62,7 +64,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frequent confusion, with its files."""
+    """A frequent confusion of two classes, with its files."""
 
     label: str
     taken_for: str
@@ -71,7 +73,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class VideoScore:
-    """What one video got."""
+    """The prediction for one video and its probability."""
 
     path: str
     label: int
@@ -81,7 +83,7 @@ class VideoScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All of it. `confusion` counts videos: row is the true class, column the predicted one."""
+    """A complete evaluation. `confusion` counts videos: row is the true class, column the predicted one."""
 
     metrics: Metrics
     protocol: Protocol
@@ -93,35 +95,48 @@ class Evaluation:
     videos: list[VideoScore]
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers with their protocol; the rows of `videos` are written to a file of their own."""
+        """Everything but `videos`, which are written to a file of their own."""
         values = asdict(self)
         del values["videos"]
         return {"protocol_line": str(self.protocol), **values}
 
-    def _not_scored(self, most: int = 10) -> str:
-        rows = [f"\n  not scored: {failure}" for failure in self.failures[:most]]
-        more = len(self.failures) - len(rows)
-        return "".join(rows) + (f"\n  and {more} more, see `failures` in the JSON" if more else "")
-
     def __str__(self) -> str:
         m = self.metrics
-        return (
+        lines = [
             f"video top-1 {m.video_top1:.2%}   top-5 {m.video_top5:.2%}   mean per class {m.mean_class:.2%}   "
-            f"(clip top-1 {m.clip_top1:.2%}, top-5 {m.clip_top5:.2%})\n{self.protocol}{self._not_scored()}"
-        )
+            f"(clip top-1 {m.clip_top1:.2%}, top-5 {m.clip_top5:.2%})",
+            str(self.protocol),
+            *(f"  not scored: {failure}" for failure in self.failures[:MOST_FAILURES]),
+        ]
+        if len(self.failures) > MOST_FAILURES:
+            lines.append(f"  and {len(self.failures) - MOST_FAILURES} more, see `failures` in the JSON")
+        return "\n".join(lines)
 
 
 def summarise(
     scores: Scores, index: Index, split: str, info: CheckpointInfo, config: EvalConfig, data: DataConfig
 ) -> Evaluation:
-    """Scores of a split as an evaluation."""
-    samples, missing = index.split(split), index.missing_in(split)
+    """The evaluation of a split from its scores."""
+    samples, missing, labels = index.split(split), index.missing_in(split), info.labels
     matrix_KK = confusion_matrix(scores)
-    labels = info.labels
-    failures = [Failure(problem.path, problem.message) for problem in scores.problems]
+    protocol = Protocol(
+        dataset=_dataset_name(index),
+        path=str(index.root),
+        split=split,
+        model=info.config.model,
+        step=info.step,
+        clip=describe_clip(info.config.clip),
+        views=config.views,
+        aggregate=config.aggregate,
+        decoder=f"{data.backend} {av.__version__}" if data.backend == "pyav" else data.backend,
+        scored=len(scores),
+        listed=len(samples) + len(missing),
+        seed=info.config.seed if info.is_trained else None,
+        commit=info.commit,
+    )
     return Evaluation(
         metrics=compute_metrics(scores),
-        protocol=_protocol(scores, index, split, info, config, data),
+        protocol=protocol,
         labels=labels,
         recall=class_recall(matrix_KK),
         confusion=matrix_KK.tolist(),
@@ -129,7 +144,10 @@ def summarise(
             Mistake(labels[found.label], labels[found.taken_for], [samples[i].path for i in found.videos])
             for found in worst_confusions(scores)
         ],
-        failures=failures + [Failure(sample.path, "no such file") for sample in missing],
+        failures=[
+            *(Failure(problem.path, problem.message) for problem in scores.problems),
+            *(Failure(sample.path, "no such file") for sample in missing),
+        ],
         videos=_video_scores(scores, [sample.path for sample in samples], config),
     )
 
@@ -140,43 +158,16 @@ def describe_clip(spec: ClipSpec) -> str:
     return f"{spec.frames} frames x {stride} @ {spec.size}{' squeezed' if spec.fit == 'squeeze' else ''}"
 
 
-def _protocol(
-    scores: Scores, index: Index, split: str, info: CheckpointInfo, config: EvalConfig, data: DataConfig
-) -> Protocol:
-    return Protocol(
-        dataset=_dataset(index),
-        path=str(index.root),
-        split=split,
-        model=info.model,
-        step=info.step,
-        clip=describe_clip(info.clip),
-        views=config.views,
-        aggregate=config.aggregate,
-        decoder=f"{data.backend} {av.__version__}" if data.backend == "pyav" else data.backend,
-        scored=len(scores),
-        listed=len(index.split(split)) + len(index.missing_in(split)),
-        seed=info.recipe.get("seed"),
-        commit=info.commit,
-    )
-
-
-def _dataset(index: Index) -> str:
-    """The name of its directory or file, and its layout, which is not what it is: motions are laid out like SSv2."""
+def _dataset_name(index: Index) -> str:
+    """The name of its directory or file, and its layout, which alone says little: motions are laid out like SSv2."""
     name = Path(index.root).absolute().name
     return name if name in ("", index.kind) else f"{name} ({index.kind})"
 
 
 def _video_scores(scores: Scores, paths: list[str], config: EvalConfig) -> list[VideoScore]:
-    guesses = predicted(scores)
-    shares_NK = _probabilities(scores, config)
-    columns = (scores.index_N.tolist(), scores.label_N.tolist(), guesses.tolist())
-    own = shares_NK.gather(1, guesses[:, None])[:, 0].tolist()
-    rows = zip(*columns, own, strict=True)
-    return [VideoScore(paths[index], label, guess, share) for index, label, guess, share in rows]
-
-
-def _probabilities(scores: Scores, config: EvalConfig) -> torch.Tensor:
-    if config.aggregate == "probabilities":
-        return scores.score_NK
-    views = scores.clip_rank_NV.shape[1]
-    return (scores.score_NK / views).softmax(-1)
+    guess_N, share_NK = predicted(scores), scores.score_NK
+    if config.aggregate == "logits":  # summed over the views; probabilities come from their mean
+        share_NK = (scores.score_NK / scores.clip_rank_NV.shape[1]).softmax(-1)
+    share_N = share_NK.gather(1, guess_N[:, None])[:, 0]
+    columns = (scores.index_N.tolist(), scores.label_N.tolist(), guess_N.tolist(), share_N.tolist())
+    return [VideoScore(paths[index], label, guess, share) for index, label, guess, share in zip(*columns, strict=True)]

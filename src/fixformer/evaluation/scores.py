@@ -1,4 +1,4 @@
-"""From a model and the views of videos to one score per video, the same for evaluation and prediction.
+"""Scores of videos from the logits of their views, the same for evaluation and prediction.
 
 Legend: B videos, V views, K classes, N videos of a whole split.
 """
@@ -25,13 +25,13 @@ def combine(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
 
 
 def probabilities(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
-    """Of the classes, `[B, K]`, in the order of `combine`: logits are averaged before the softmax."""
+    """Class probabilities `[B, K]`, ranked as by `combine`: logits are averaged before the softmax."""
     return logits_BVK.mean(1).softmax(-1) if aggregate == "logits" else combine(logits_BVK, aggregate)
 
 
 @dataclass
 class Scores:
-    """What the scored videos got. `index_N`: places in the split; `clip_rank_NV`: the true label's rank by view."""
+    """Scores of videos. `index_N`: their indices in the split; `clip_rank_NV`: the true label's rank in each view."""
 
     score_NK: Tensor
     label_N: Tensor
@@ -50,8 +50,8 @@ class Scores:
 
     @staticmethod
     def empty(classes: int, views: int) -> "Scores":
-        whole = torch.empty(0, dtype=torch.int64)
-        return Scores(torch.empty(0, classes), whole, whole, whole.view(0, 1).expand(0, views))
+        none = torch.empty(0, dtype=torch.int64)
+        return Scores(torch.empty(0, classes), none, none, none.view(0, 1).expand(0, views))
 
     @staticmethod
     def join(parts: list["Scores"]) -> "Scores":
@@ -68,7 +68,7 @@ class Scores:
 
 
 def label_rank(score_XK: Tensor, label_X: Tensor) -> Tensor:
-    """How many classes come before the true one; among equal scores the lower number comes first."""
+    """How many classes rank before the true one; among equal scores the lower number ranks first."""
     score_XK = comparable(score_XK, label_X)
     own = score_XK.gather(-1, label_X[..., None])
     earlier = torch.arange(score_XK.shape[-1]) < label_X[..., None]
@@ -76,10 +76,10 @@ def label_rank(score_XK: Tensor, label_X: Tensor) -> Tensor:
 
 
 def comparable(score_XK: Tensor, label_X: Tensor) -> Tensor:
-    """The scores with an order for those that are no numbers, always against the model.
+    """The scores with NaN and infinities replaced so that they never count as a correct prediction.
 
-    NaN compares false with everything, so a model that outputs nothing else would have every label first. Here the
-    true class comes last if its score is not finite, and behind every other class whose score is NaN.
+    NaN compares false with everything, so a model that outputs only NaN would rank every label first. Here the true
+    class ranks last if its score is not finite, and after every other class whose score is NaN.
     """
     others = score_XK.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.finfo(score_XK.dtype).min)
     own = score_XK.gather(-1, label_X[..., None])

@@ -1,4 +1,4 @@
-"""Scores of a list of videos, on one process or many; each video is scored exactly once."""
+"""Scoring a list of videos, on one process or many; each video is scored exactly once."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,9 +12,9 @@ from fixformer.data.loading import VideoReader, view_loader
 from fixformer.data.loading.datasets import TestBatch
 from fixformer.evaluation.scores import Scores, view_logits
 from fixformer.models.base import VideoModel
-from fixformer.runtime.distributed import ALONE, World
+from fixformer.runtime.distributed import SINGLE_PROCESS, World
 from fixformer.runtime.progress import Report
-from fixformer.runtime.signals import NEVER, StopRequest
+from fixformer.runtime.signals import NEVER_STOP, StopRequest
 
 
 def score_split(
@@ -26,20 +26,28 @@ def score_split(
     *,
     reader: VideoReader | None = None,
     views: str | None = None,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
     progress: Report | None = None,
-    stop: StopRequest = NEVER,
+    stop: StopRequest = NEVER_STOP,
 ) -> Scores:
-    """Scores of the samples, in their order, on every process. `progress` is told (videos done, videos) of this one."""
+    """Scores of the samples, in their order, on every process.
+
+    Args:
+        views: in place of `config.views`.
+        progress: called with (videos done, videos in all) of this process.
+    """
     clips, crops = parse_views(views or config.views)
     options: dict[str, Any] = {"clips": clips, "crops": crops, "batch_size": config.batch_size, "reader": reader}
-    loader = view_loader(samples, spec, data, **options, **world.place())
+    loader = view_loader(samples, spec, data, **options, **world.loader_options())
     parts = [Scores.empty(model.num_classes, clips * crops)]
     was_training = model.training
     model.eval()
-    for batch in _in_step(loader, world, stop):
+    for batch in _synchronised(loader, world, stop):
         if batch is None or not len(batch.labels_B):
-            _keep_company(model, spec, world)
+            if isinstance(model, FSDPModule):
+                # gathering a sharded model is collective: a process without a batch must run a forward pass too
+                with torch.no_grad():
+                    model(torch.zeros(1, 3, spec.frames, spec.size, spec.size, device=world.device))
         else:
             logits_BVK = view_logits(model, batch.inputs(spec, world.device))
             parts.append(Scores.of(logits_BVK, batch.labels_B, batch.index_B, config.aggregate))
@@ -47,24 +55,17 @@ def score_split(
         if progress and batch:
             progress(sum(len(part) + len(part.problems) for part in parts), -(-len(samples) // world.size))
     model.train(was_training)
-    return Scores.join(world.all(Scores.join(parts)))
+    return Scores.join(world.all_gather(Scores.join(parts)))
 
 
-def _in_step(batches: Iterable[TestBatch], world: World, stop: StopRequest) -> Iterator[TestBatch | None]:
-    """A batch on every process by turns, None on one that has no more, until none has; all stop at the same turn."""
+def _synchronised(batches: Iterable[TestBatch], world: World, stop: StopRequest) -> Iterator[TestBatch | None]:
+    """The batches of this process, then None until every process is done; all processes stop at the same batch."""
     own = iter(batches)
     while True:
         batch = next(own, None)
-        is_going, is_stopped = world.any(batch is not None, bool(stop))
-        if is_stopped:
-            raise stop.stopped("stopped while scoring videos; go on with --resume.")
-        if not is_going:
+        any_batch, any_stop = world.any(batch is not None, bool(stop))
+        if any_stop:
+            raise stop.interruption("stopped while scoring videos; resume with --resume.")
+        if not any_batch:
             return
         yield batch
-
-
-def _keep_company(model: VideoModel, spec: ClipSpec, world: World) -> None:
-    """A pass over nothing: the parts of a sharded model come together only if every process asks for them."""
-    if isinstance(model, FSDPModule):
-        with torch.no_grad():
-            model(torch.zeros(1, 3, spec.frames, spec.size, spec.size, device=world.device))

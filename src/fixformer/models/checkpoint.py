@@ -1,6 +1,6 @@
 """A checkpoint: a directory with `model.safetensors` and `config.json`, from which everything else is rebuilt.
 
-Nothing in it is ever unpickled. Training adds its own files beside these two (`training.saves`).
+Nothing in it is ever unpickled. Training adds its own files beside these two (`training/checkpoint_store.py`).
 """
 
 import json
@@ -13,44 +13,53 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fixformer.config import ClipSpec, EvalConfig
+from fixformer.config import ClipSpec, EvalConfig, TrainConfig
 from fixformer.config.schema import dump, load
 from fixformer.errors import UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 
-FORMAT = 1
+FORMAT = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+# The settings a checkpoint needs when no training run made it.
+WITHOUT_TRAINING = ("model", "model_settings", "clip", "eval")
 
 
 class CheckpointError(UserError):
-    """A directory that is no checkpoint, or a damaged one."""
+    """A directory that is not a checkpoint, or a damaged one."""
 
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """What `config.json` says: the model, what it is fed, what its outputs mean, and where it comes from."""
+    """The content of `config.json`.
 
-    model: str
-    model_settings: dict[str, Any]
-    clip: ClipSpec
+    Args:
+        config: the training run. A checkpoint that no run made (`is_trained` is false) leaves `config.data` empty;
+            then only `model`, `model_settings`, `clip` and `eval` mean anything, and only these are stored.
+        labels: the name of each class, in the order of the model's outputs.
+        metrics: the last evaluation during training.
+        step, epoch: how far training was.
+        versions, commit: the software that wrote it.
+    """
+
+    config: TrainConfig
     labels: list[str]
-    eval: EvalConfig = field(default_factory=EvalConfig)
-    recipe: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     step: int = 0
     epoch: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
 
+    @property
+    def is_trained(self) -> bool:
+        return self.config.data.path != ""
+
     def to_json(self) -> dict[str, Any]:
+        config = dump(self.config)
         return {
             "format": FORMAT,
-            "model": {"name": self.model, "settings": self.model_settings},
-            "clip": dump(self.clip),
+            "config": config if self.is_trained else {name: config[name] for name in WITHOUT_TRAINING},
             "labels": self.labels,
-            "eval": dump(self.eval),
-            "recipe": self.recipe,
             "metrics": self.metrics,
             "step": self.step,
             "epoch": self.epoch,
@@ -60,60 +69,84 @@ class CheckpointInfo:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "CheckpointInfo":
-        named = {name: values[name] for name in ("labels", "recipe", "metrics", "step", "epoch", "versions", "commit")}
-        clip, scoring = load(ClipSpec, values["clip"], "clip"), load(EvalConfig, values["eval"], "eval")
-        name, settings = values["model"]["name"], values["model"]["settings"]
-        kinds = {"labels": list, "recipe": dict, "metrics": dict, "step": int, "epoch": float | int}
-        wrong = [key for key, kind in kinds.items() if not isinstance(named[key], kind)]
-        if wrong or not isinstance(name, str) or not isinstance(settings, dict):
-            raise TypeError(f"{wrong[0] if wrong else 'model'} is of another type")
-        return CheckpointInfo(name, settings, clip, eval=scoring, **named)
+        if values["format"] == 1:
+            values = _from_format_1(values)
+        kinds = {"labels": list, "metrics": dict, "step": int, "epoch": float | int, "versions": dict, "commit": str}
+        for name, kind in kinds.items():
+            if not isinstance(values[name], kind):
+                raise TypeError(f"{name} is of type {type(values[name]).__name__}")
+        return CheckpointInfo(_load_config(values["config"]), **{name: values[name] for name in kinds})
+
+
+def _load_config(values: Any) -> TrainConfig:
+    if not isinstance(values, dict):
+        raise TypeError(f"config is of type {type(values).__name__}")
+    if "data" in values:
+        return load(TrainConfig, values)
+    # part by part: a whole `TrainConfig` without data is not valid
+    name, settings = values["model"], values["model_settings"]
+    if not isinstance(name, str) or not isinstance(settings, dict):
+        raise TypeError("model is not a name with a table of settings")
+    clip, scoring = load(ClipSpec, values["clip"], "clip"), load(EvalConfig, values["eval"], "eval")
+    return TrainConfig(model=name, model_settings=settings, clip=clip, eval=scoring)
+
+
+def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 had model, clip and eval beside `recipe`, which repeats them unless no run made the checkpoint."""
+    model, settings = values["model"]["name"], values["model"]["settings"]
+    outside = {"model": model, "model_settings": settings, "clip": values["clip"], "eval": values["eval"]}
+    return {**values, "config": {**outside, **values["recipe"]}}
+
+
+def complete_model_settings(config: TrainConfig, num_classes: int) -> dict[str, Any]:
+    """The arguments of `create_model`: the configured ones, and those that follow from the labels and the clip."""
+    sizes = {"num_classes": num_classes, "num_frames": config.clip.frames, "image_size": config.clip.size}
+    return {**config.model_settings, **sizes}
 
 
 def write_model(folder: Path, tensors: dict[str, Tensor], info: CheckpointInfo) -> None:
-    """The two files of a checkpoint, into an existing directory."""
+    """Write the two files of a checkpoint into an existing directory."""
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
     (folder / CONFIG).write_text(json.dumps(info.to_json(), indent=1) + "\n")
-    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors makes files that only their owner may read
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors creates files that only their owner can read
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint a path means: itself, or the last one of a run's directory, even where its link leads nowhere."""
+    """The checkpoint a path means: itself, or the last one of a run's directory, even if the link `last` is broken."""
     path = Path(path)
     newest_first = sorted((path / "checkpoints").glob("step-*"), reverse=True)
     for candidate in (path, path / "last", *newest_first):
         if (candidate / CONFIG).is_file() and (candidate / WEIGHTS).is_file():
             return candidate
-    kind = "has no checkpoint in it" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
-    raise CheckpointError(f"{path} {kind}; a checkpoint is a directory with {WEIGHTS} and {CONFIG}.")
+    problem = "contains no checkpoint" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
+    raise CheckpointError(f"{path} {problem}; a checkpoint is a directory with {WEIGHTS} and {CONFIG}.")
 
 
 def read_info(path: str | Path) -> CheckpointInfo:
-    """What a checkpoint says about itself."""
+    """The content of a checkpoint's `config.json`."""
     file = find_checkpoint(path) / CONFIG
     try:
         values = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{file} is damaged ({error}); use another checkpoint of the run.") from None
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{file} is damaged (not a table of settings); use another checkpoint of the run.")
-    if values.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{file} has format {values.get('format')!r}, this version reads {FORMAT}; upgrade fixformer."
-        )
-    try:
+        if not isinstance(values, dict):
+            raise TypeError("not a table of settings")
+        if values.get("format") not in (1, FORMAT):
+            stored = values.get("format")
+            raise CheckpointError(f"{file} has format {stored!r}, this version reads 1 to {FORMAT}; upgrade fixformer.")
         return CheckpointInfo.from_json(values)
+    except CheckpointError:
+        raise
     except KeyError as error:
-        raise CheckpointError(f"{file} lacks {error}; use another checkpoint of the run.") from None
-    except TypeError as error:
-        raise CheckpointError(f"{file} is damaged ({error}); use another checkpoint of the run.") from None
+        problem = f"{error} is missing"
+    except (ValueError, TypeError) as error:  # not JSON, not text, or settings that are not valid
+        problem = str(error).rstrip(".")
+    raise CheckpointError(f"{file} is damaged ({problem}); use another checkpoint of the run.")
 
 
 def load_model(path: str | Path) -> tuple[VideoModel, CheckpointInfo]:
     """The model of a checkpoint with its weights, ready for inference."""
     folder = find_checkpoint(path)
     info = read_info(folder)
-    model = create_model(info.model, **info.model_settings)
+    model = create_model(info.config.model, **complete_model_settings(info.config, len(info.labels)))
     try:
         tensors = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
@@ -122,6 +155,8 @@ def load_model(path: str | Path) -> tuple[VideoModel, CheckpointInfo]:
     for name in [*own, *tensors]:
         shapes = [tuple(state[name].shape) if name in state else None for state in (own, tensors)]
         if shapes[0] != shapes[1]:
-            raise WeightsError(f"{folder / WEIGHTS}: {name} is {shapes[1]}, but {CONFIG} makes it {shapes[0]}.")
+            raise WeightsError(
+                f"{folder / WEIGHTS}: {name} has shape {shapes[1]}, but {CONFIG} describes a model with {shapes[0]}."
+            )
     model.load_state_dict(tensors)
     return model.eval(), info

@@ -8,7 +8,7 @@ from rich.console import Console
 
 
 def console() -> Console:
-    """Results go to stdout; without a terminal they are not cut to 80 columns."""
+    """A console on stdout; without a terminal it is 140 columns wide, so that tables are not cut to 80."""
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
 
 

@@ -1,7 +1,7 @@
-"""One process or many: who am I, and the few things processes say to each other.
+"""One process or many: this process's rank, and the few messages processes exchange.
 
-Started by torchrun, every process reads its place from the environment; started alone, a world of one needs no library
-call at all. Control messages travel over gloo on the CPU, so that they never wait for a GPU.
+Under torchrun every process reads its rank from the environment; without it, a world of one makes no library call at
+all. Control messages travel over gloo on the CPU, so that they never wait for a GPU.
 """
 
 import os
@@ -15,16 +15,16 @@ import torch
 import torch.distributed as dist
 
 from fixformer.config import check_device
-from fixformer.errors import Stopped, UserError
+from fixformer.errors import Interrupted, UserError
 
 T = TypeVar("T")
-# While one process decodes a large set, the others wait for its word.
-PATIENCE = timedelta(days=7)
+# While the main process decodes a large data set, the others wait for its message.
+CONTROL_TIMEOUT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all of them."""
+    """All processes of a run, seen from one of them."""
 
     rank: int
     size: int
@@ -35,11 +35,11 @@ class World:
     def is_main(self) -> bool:
         return self.rank == 0
 
-    def place(self) -> dict[str, Any]:
-        """What a loader must know of it."""
+    def loader_options(self) -> dict[str, Any]:
+        """The arguments of a data loader that depend on the process."""
         return {"rank": self.rank, "world": self.size, "pin_memory": self.device.type == "cuda"}
 
-    def all(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Every process's value, in order of rank, on every process."""
         if self.size == 1:
             return [value]
@@ -48,40 +48,35 @@ class World:
         return values
 
     def any(self, *flags: bool) -> list[bool]:
-        """Whether a flag is set anywhere, for each flag."""
+        """For each flag, whether it is set on any process."""
         if self.size == 1:
             return list(flags)
         states = torch.tensor(flags, dtype=torch.int32)
         dist.all_reduce(states, dist.ReduceOp.MAX, group=self.control)
         return [bool(state) for state in states]
 
-    def first(self, function: Callable[[], T]) -> T:
-        """What the main process alone does, on every process; its errors for the user and its being stopped, too."""
+    def on_main_process(self, function: Callable[[], T]) -> T:
+        """Run a function on the main process only; every process gets its result, or raises its error."""
         if self.size == 1:
             return function()
         answer: list[Any] = [None]
         if self.is_main:
             try:
                 answer = [function()]
-            except (UserError, Stopped) as error:
+            except (UserError, Interrupted) as error:
                 answer = [error]
         dist.broadcast_object_list(answer, src=0, group=self.control)
-        if isinstance(answer[0], UserError | Stopped):
+        if isinstance(answer[0], UserError | Interrupted):
             raise answer[0]
         return answer[0]
 
-    def wait(self) -> None:
-        """Until every process is here."""
-        if self.size > 1:
-            self.all(None)
 
-
-ALONE = World(0, 1, torch.device("cpu"))
+SINGLE_PROCESS = World(0, 1, torch.device("cpu"))
 
 
 @contextmanager
 def join_world(device: str) -> Iterator[World]:
-    """The world of this process; its connections are closed when the block ends well."""
+    """The world of this process; its connections are closed at the end of the block."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World(0, 1, choose_device(device, 0))
@@ -92,29 +87,29 @@ def join_world(device: str) -> Iterator[World]:
     backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=_fresh_store(), rank=int(os.environ["RANK"]), world_size=size)
     try:
-        yield World(dist.get_rank(), size, chosen, dist.new_group(backend="gloo", timeout=PATIENCE))
+        yield World(dist.get_rank(), size, chosen, dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT))
     finally:
         dist.destroy_process_group()
 
 
 def _fresh_store() -> dist.Store:
-    """Where processes leave their addresses, without those of processes that torchrun has since replaced.
+    """The store where processes publish their addresses, without those of processes that torchrun has replaced.
 
     torch 2.13's torchrun keeps one store over restarts and its own `init_process_group` then finds dead addresses. On
-    one machine the restart's number tells lives apart; machines count restarts each for itself, so several of them
-    need TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, with which torchrun makes a new store each time.
+    one machine the restart count separates them; machines count restarts independently, so several of them need
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, with which torchrun makes a new store each time.
     """
     host, port, size = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), int(os.environ["WORLD_SIZE"])
     is_shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ["RANK"] == "0" and not is_shared
     store = dist.TCPStore(host, port, size, is_master=is_host, multi_tenant=True)
     one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
-    life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if one_machine else "0"
-    return dist.PrefixStore(f"fixformer/{life}", store)
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") if one_machine else "0"
+    return dist.PrefixStore(f"fixformer/{restart}", store)
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:
-    """The device a setting means; "auto" and "cuda" are this process's own GPU."""
+    """The device a setting means; "auto" and "cuda" give each process its own GPU."""
     check_device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,26 +1,63 @@
 """Figures in one style, with matplotlib imported only when one is drawn."""
 
+import io
+import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fixformer.errors import MissingExtra
 from fixformer.runtime.files import replacing
 
 
-def new_figure(columns: int = 1, width: float = 5.0, height: float = 3.6) -> tuple[Any, Any]:
-    """A figure that needs no screen, and its axes."""
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def new_figure(
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    size: tuple[float, float] | None = None,
+    width_ratios: Sequence[float] | None = None,
+    grid: bool = True,
+) -> tuple[Any, Any]:
+    """A figure and its axes, as `pyplot.subplots` gives them.
+
+    Without pyplot, which would choose a window system and keep every figure alive.
+
+    Args:
+        size: (width, height) of the whole figure in inches; 5.0 x 3.6 per panel by default.
+        grid: draw grid lines and leave out the frame, as suits a plot of curves but not an image.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("drawing a figure", "plots") from None
-    figure = Figure(figsize=(width * columns, height), layout="constrained")
-    axes = figure.subplots(1, columns)
-    for one in axes if columns > 1 else [axes]:
-        one.grid(alpha=0.3)
-        one.spines[["top", "right"]].set_visible(False)
+    figure = Figure(figsize=size or (5.0 * columns, 3.6 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, width_ratios=width_ratios)
+    for panel in figure.axes if grid else ():
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
 def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure atomically, in the format of the path's suffix."""
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150, format=path.suffix[1:])
+        _render(figure, temporary, path.suffix[1:], dpi=150)
+
+
+def png_bytes(figure: Any) -> bytes:
+    """A figure as a PNG image to embed in a page."""
+    buffer = io.BytesIO()
+    _render(figure, buffer, "png", dpi=110)
+    return buffer.getvalue()
+
+
+def _render(figure: Any, target: Path | IO[bytes], kind: str, dpi: int) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another script is drawn as boxes
+        figure.savefig(target, format=kind, dpi=dpi)

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written beside their place, flushed, then renamed into it."""
+"""Atomic writes: a file is written under a temporary name beside its target, flushed, then renamed."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from fixformer.errors import UserError
 
 
 def cache_directory() -> Path:
-    """Where this package keeps what can be made again: `$FIXFORMER_CACHE`, or `fixformer` in the user's cache."""
+    """For data that can be recomputed: `$FIXFORMER_CACHE`, or `fixformer` in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("FIXFORMER_CACHE") or Path(base) / "fixformer")
 
 
 def check_writable(folder: str | Path) -> None:
-    """That a directory is there or can be made, without making it."""
+    """Raise a `UserError` unless a directory is writable or can be created; does not create it."""
     folder = Path(folder)
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     try:
@@ -33,7 +33,7 @@ def check_writable(folder: str | Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and vanishes when it does not."""
+    """A temporary path beside `path`; renamed to `path` when the block succeeds, deleted when it fails."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(target: str | Path) -> Iterator[Path]:
-    """A temporary directory that becomes `target` when the block ends well, and vanishes when it does not."""
+    """A temporary directory; renamed to `target` when the block succeeds, deleted when it fails."""
     target = Path(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -67,8 +67,8 @@ def new_directory(target: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def point(link: str | Path, target: str | Path) -> None:
-    """Make `link` a symbolic link to `target`, relative to the link's own directory, in one step."""
+def replace_symlink(link: str | Path, target: str | Path) -> None:
+    """Make `link` a symbolic link to `target`, relative to the link's own directory, atomically."""
     link = Path(link)
     temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -77,8 +77,8 @@ def point(link: str | Path, target: str | Path) -> None:
     _flush(link.parent)
 
 
-def sweep(folder: str | Path) -> None:
-    """Remove what killed processes left half-written. Only for a folder with one writer."""
+def remove_temporary_files(folder: str | Path) -> None:
+    """Delete temporary files that killed processes left. Only for a folder with one writer."""
     for path in Path(folder).glob(".*.tmp"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -96,7 +96,7 @@ def _flush(path: Path) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as temporary:
-        # file names need not be valid text; those come out as the bytes they were
+        # file names need not be valid UTF-8; surrogateescape writes their original bytes
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 

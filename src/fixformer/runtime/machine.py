@@ -1,4 +1,4 @@
-"""The machine a speed was measured on: what it is, how loaded, how fast it multiplies."""
+"""The machine a speed was measured on: its processor, its load and its matrix-multiply rate."""
 
 import os
 import platform
@@ -11,11 +11,12 @@ import torch
 import fixformer
 from fixformer.runtime.provenance import source_commit
 
+# Large enough to reach the peak rate of a few cores, small enough for several products in half a second.
 SGEMM_SIZE = 2048
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
-    """What a reader needs beside a speed."""
+    """What must be reported beside every speed."""
     return {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""How much memory this process takes."""
+"""The memory this process uses."""
 
 import ctypes
 import gc
@@ -13,19 +13,19 @@ STATUS = Path("/proc/self/status")
 
 
 def peak_memory(device: torch.device | None = None) -> int:
-    """Bytes: what torch held at most on a GPU, what the process held at most on a CPU."""
+    """In bytes: of torch's allocations on a GPU, of the whole process on a CPU."""
     if device is not None and device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return _status("VmHWM")
 
 
 def resident_memory() -> int:
-    """Bytes the process holds now; elsewhere than on Linux, at most so far."""
+    """In bytes, now; on systems other than Linux, the peak so far."""
     return _status("VmRSS")
 
 
 def reset_peak_memory() -> int:
-    """Return free memory to the system, forget the peak so far, and give the bytes that are still held."""
+    """Return free memory to the system and reset the peak; gives the resident bytes."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
@@ -36,9 +36,9 @@ def reset_peak_memory() -> int:
 
 
 def _status(field: str) -> int:
-    """A field of Linux's record of this process, in bytes. Elsewhere the peak so far, which getrusage knows everywhere.
+    """A field of /proc/self/status in bytes; on systems without it, the peak so far from getrusage.
 
-    On Linux getrusage would not do: it counts the process that started this one, until the program was loaded.
+    On Linux getrusage is not used, because its peak includes the parent process before the program was loaded.
     """
     if not STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

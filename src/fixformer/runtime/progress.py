@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar with rate and time left on a terminal, a line now and then anywhere else."""
+"""Progress on stderr: a bar with rate and remaining time on a terminal, an occasional line anywhere else."""
 
 import sys
 import time
@@ -15,19 +15,19 @@ LINE_SECONDS = 10.0
 
 
 class Report(Protocol):
-    """Told how much is done: (done, all), and what is being done if that changes."""
+    """A callback for progress: items done, items in all, and a new description if that changes."""
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None: ...
 
 
 class Counter:
-    """A report that counts by itself."""
+    """Calls a `Report` with a running count."""
 
     def __init__(self, report: Report, total: int) -> None:
         self._report, self._total, self._done = report, total, 0
 
     def advance(self, what: str | None = None) -> None:
-        """One more is done; `what` comes next."""
+        """One more item is done; `what` describes the next."""
         self._done += 1
         self._report(self._done, self._total, what)
 
@@ -55,7 +55,7 @@ class LiveReport:
 
 
 class Rate(ProgressColumn):
-    """Pieces per second."""
+    """Items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -85,12 +85,12 @@ class LineReport:
 
 
 def progress(what: str) -> LiveReport | LineReport:
-    """A context whose value is told (done, all)."""
+    """A context manager that gives a `Report`."""
     return LiveReport(what) if sys.stderr.isatty() else LineReport(what)
 
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Counter]:
-    """A context whose value is told of every piece of work done."""
+    """A context manager that gives a `Counter`."""
     with progress(what) as report:
         yield Counter(report, total)

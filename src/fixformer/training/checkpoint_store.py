@@ -1,7 +1,7 @@
-"""The checkpoints of a run: written whole or not at all, checked when read, the newest and the best kept.
+"""The checkpoints of a run: written atomically, verified when read; the newest ones and the best are kept.
 
-`RUN/checkpoints/step-00000120/` holds the two files of every checkpoint (`models/checkpoint.py`), what training needs
-to go on (`train.safetensors`, `train.json`) and `manifest.json` with the digest of each. `RUN/last` and `RUN/best` are
+`RUN/checkpoints/step-00000120/` holds the two files of every checkpoint (`models/checkpoint.py`), what is needed to
+resume (`train.safetensors`, `train.json`) and `manifest.json` with the digest of each. `RUN/last` and `RUN/best` are
 links. With averaged weights, `model.safetensors` is the average and `train.safetensors` has the trained ones.
 """
 
@@ -19,14 +19,14 @@ from torch import Tensor
 
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import CONFIG, WEIGHTS, CheckpointInfo, read_info, write_model
-from fixformer.runtime.files import new_directory, point, sweep
+from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink
 
 TENSORS, STATE, MANIFEST = "train.safetensors", "train.json", "manifest.json"
 
 
 @dataclass
 class Snapshot:
-    """A run at one moment."""
+    """A run at one step: the model to use (`info`, `weights`), and what is needed to resume (`tensors`, `state`)."""
 
     info: CheckpointInfo
     weights: dict[str, Tensor]
@@ -34,16 +34,20 @@ class Snapshot:
     state: dict[str, Any]
 
 
-class Saves:
-    """The checkpoints under one run directory, of which this process is the only writer."""
+class CheckpointStore:
+    """The checkpoints in one run's directory, of which this process is the only writer."""
 
     def __init__(self, run: Path, keep: int) -> None:
         self.run, self.keep = run, keep
         self.folder = run / "checkpoints"
 
+    def paths(self) -> list[Path]:
+        """All checkpoints, oldest first."""
+        return sorted(self.folder.glob("step-*"))
+
     def write(self, snapshot: Snapshot, *, best: bool) -> Path:
-        """Store a snapshot; a failure leaves everything that was there before."""
-        target = self._place(snapshot.info)
+        """Store a snapshot and delete old ones; if writing fails, everything stays as it was."""
+        target = self._target(snapshot.info)
         try:
             if not target.exists():
                 with new_directory(target) as folder:
@@ -52,18 +56,20 @@ class Saves:
                     shutil.copymode(folder / CONFIG, folder / TENSORS)
                     (folder / STATE).write_text(json.dumps(snapshot.state))
                     (folder / MANIFEST).write_text(json.dumps(_digests(folder)))
-            point(self.run / "last", target)
+            replace_symlink(self.run / "last", target)
             if best:
-                point(self.run / "best", target)
-        except (OSError, SafetensorError) as error:  # safetensors hides the system's error in one of its own
-            raise UserError(self._failure(error)) from None
-        self._forget_old()
+                replace_symlink(self.run / "best", target)
+        except (OSError, SafetensorError) as error:  # safetensors wraps the system's error in one of its own
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot write a checkpoint to {self.folder} ({reason}); {self._advice()}.") from None
+        self._delete_old()
         return target
 
-    def _place(self, info: CheckpointInfo) -> Path:
-        """Where a checkpoint goes: a step that is stored in another state (not yet evaluated) gets a second directory.
+    def _target(self, info: CheckpointInfo) -> Path:
+        """The directory for a checkpoint.
 
-        A directory cannot take the place of another in one step, so the new one stands beside the old one.
+        A step can be stored twice, before and after its evaluation. One directory cannot replace another atomically,
+        so the second gets a name of its own, with a "+".
         """
         first = self.folder / f"step-{info.step:08d}"
         stored = [path for path in self.paths() if path.name.rstrip("+") == first.name]
@@ -72,49 +78,13 @@ class Saves:
         is_same = read_info(stored[-1]).to_json() == json.loads(json.dumps(info.to_json()))
         return stored[-1] if is_same else stored[-1].with_name(f"{stored[-1].name}+")
 
-    def _failure(self, error: Exception) -> str:
+    def _advice(self) -> str:
         good = self.paths()
-        rest = f"the last good checkpoint is {good[-1]}; make room and go on with --resume" if good else "none is saved"
-        reason = getattr(error, "strerror", None) or error
-        return f"a checkpoint cannot be written to {self.folder} ({reason}); {rest}."
+        if not good:
+            return "no checkpoint has been saved"
+        return f"the last good checkpoint is {good[-1]}; free some space and resume with --resume"
 
-    def paths(self) -> list[Path]:
-        """All checkpoints, oldest first."""
-        return sorted(self.folder.glob("step-*"))
-
-    def newest_good(self) -> Path | None:
-        """The newest whole checkpoint; damaged ones are reported, set aside and passed over. The links follow."""
-        sweep(self.folder)
-        sweep(self.run)
-        newest = next((path for path in reversed(self.paths()) if self._is_good(path)), None)
-        self._repair_link("last", newest)
-        self._repair_link("best", self._best())
-        return newest
-
-    def _is_good(self, path: Path) -> bool:
-        problem = damage(path)
-        if problem is not None:
-            print(f"fixformer: {path} is damaged ({problem}) and set aside; the one before is taken.", file=sys.stderr)
-            aside = path.with_name(f"damaged-{path.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-        return problem is None
-
-    def _repair_link(self, name: str, target: Path | None) -> None:
-        """A run killed between a checkpoint and its link left the link on an older one, or on nothing."""
-        link = self.run / name
-        if target is None:
-            link.unlink(missing_ok=True)
-        elif link.resolve() != target.resolve():
-            point(link, target)
-
-    def _best(self) -> Path | None:
-        """The first of the whole checkpoints with the highest score."""
-        scores = {path: score(path) for path in self.paths() if damage(path) is None}
-        scored = {path: value for path, value in scores.items() if value is not None}
-        return max(scored, key=lambda path: scored[path], default=None)
-
-    def _forget_old(self) -> None:
+    def _delete_old(self) -> None:
         best = (self.run / "best").resolve()
         newest_of_step = {path.name.rstrip("+"): path for path in self.paths()}
         kept = list(newest_of_step.values())[-self.keep :]
@@ -122,20 +92,49 @@ class Saves:
             if path not in kept and path.resolve() != best:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def newest_good(self) -> Path | None:
+        """The newest intact checkpoint, after cleaning up what an interrupted process left.
+
+        Damaged checkpoints are reported and renamed to `damaged-*`; the links `last` and `best` are corrected.
+        """
+        remove_temporary_files(self.folder)
+        remove_temporary_files(self.run)
+        newest = next((path for path in reversed(self.paths()) if not self._set_aside_if_damaged(path)), None)
+        scores = {path: score(path) for path in self.paths() if damage(path) is None}
+        scored = {path: value for path, value in scores.items() if value is not None}
+        best = max(scored, key=lambda path: scored[path], default=None)  # the first of equals, as during training
+        for name, target in (("last", newest), ("best", best)):
+            link = self.run / name
+            if target is None:
+                link.unlink(missing_ok=True)
+            elif link.resolve() != target.resolve():
+                replace_symlink(link, target)
+        return newest
+
+    def _set_aside_if_damaged(self, path: Path) -> bool:
+        problem = damage(path)
+        if problem is None:
+            return False
+        print(f"fixformer: {path} is damaged ({problem}); using the checkpoint before it.", file=sys.stderr)
+        aside = path.with_name(f"damaged-{path.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+        return True
+
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
+    """What is wrong with a checkpoint's files, or None."""
     try:
         expected = json.loads((path / MANIFEST).read_text())
         actual = _digests(path)
     except (OSError, ValueError) as error:
         return str(error)
     wrong = [name for name in expected if actual.get(name) != expected[name]]
-    return f"{wrong[0]} is not what was written" if wrong else None
+    return f"the content of {wrong[0]} has changed" if wrong else None
 
 
 def score(path: Path) -> float | None:
-    """The accuracy of a checkpoint that was written right after its evaluation; None for the others."""
+    """The accuracy of a checkpoint that was written right after an evaluation; None for others."""
     info = read_info(path)
     return info.metrics["video_top1"] if info.metrics.get("epoch") == info.epoch else None
 
@@ -145,15 +144,14 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """What training stored, the weights of the checkpoint itself under `saved.NAME`."""
+    """All tensors of a checkpoint, named as `training/state.py` says."""
     weights = {f"saved.{name}": value for name, value in load_file(path / WEIGHTS).items()}
     return {**load_file(path / TENSORS), **weights}
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {name: _digest(folder / name) for name in (WEIGHTS, CONFIG, TENSORS, STATE)}
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
+    digests = {}
+    for name in (WEIGHTS, CONFIG, TENSORS, STATE):
+        with (folder / name).open("rb") as stream:
+            digests[name] = hashlib.file_digest(stream, "blake2b").hexdigest()
+    return digests

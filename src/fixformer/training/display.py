@@ -1,8 +1,7 @@
-"""How a run shows itself on stderr: live on a terminal, line by line anywhere else."""
+"""Progress of a run on stderr: live on a terminal, line by line anywhere else."""
 
 import sys
 import time
-from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,22 +12,11 @@ from fixformer.runtime.progress import LINE_SECONDS, LineReport, Report
 from fixformer.training.log import Row
 
 
-class Display(Protocol):
-    """Shows rows of the log and notes."""
+class Display:
+    """Shows rows of the log, the progress of an evaluation, and notes.
 
-    def begin(self, total: int, done: int) -> None: ...
-
-    def row(self, row: Row) -> None: ...
-
-    def scoring(self) -> Report: ...
-
-    def note(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Silent:
-    """For the processes that are not the first."""
+    The base class is silent: it is the display of every process but the main one.
+    """
 
     def begin(self, total: int, done: int) -> None: ...
 
@@ -42,8 +30,8 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Lines:
-    """One line at most every few seconds, and one for every evaluation."""
+class Lines(Display):
+    """A line every few seconds at most, and one for every evaluation."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -64,10 +52,8 @@ class Lines:
     def note(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def close(self) -> None: ...
 
-
-class LiveBar:
+class LiveBar(Display):
     """A progress bar with the newest numbers under it; evaluations and notes scroll above."""
 
     def __init__(self) -> None:
@@ -112,7 +98,7 @@ class LiveBar:
 
 
 def describe(row: Row) -> str:
-    """A row of the log in words."""
+    """A row of the log as a line of text."""
     if row["kind"] == "eval":
         return (
             f"epoch {row['epoch']:g}: video top-1 {row['video_top1']:.1%}, top-5 {row['video_top5']:.1%}, "
@@ -126,5 +112,5 @@ def describe(row: Row) -> str:
 
 def make_display(is_main: bool) -> Display:
     if not is_main:
-        return Silent()
+        return Display()
     return LiveBar() if sys.stderr.isatty() else Lines()

@@ -1,4 +1,4 @@
-"""Averaged weights: what is evaluated and saved when a run asks for them."""
+"""An exponential moving average of the weights, which is then evaluated and saved in their place."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,26 +8,26 @@ from torch import Tensor, nn
 
 
 class Ema:
-    """An exponential moving average of what a model learns; the rest of its state is copied."""
+    """The average of a model's parameters and batch statistics; other buffers are copied."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.learnt = learnt_names(model)
+        self.averaged = averaged_names(model)
         self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """After step number `step` (from 0). Early averages are short, to forget the initial weights soon."""
+        """After step number `step` (from 0). The average is short at first, to forget the initial weights soon."""
         keep = min(self.decay, (1 + step) / (10 + step))
         for name, value in model.state_dict().items():
-            if name in self.learnt:
+            if name in self.averaged:
                 self.average[name].lerp_(value, 1 - keep)
             else:
                 self.average[name].copy_(value)
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:
-        """The model with the averaged weights, for the length of the block; afterwards it is as it was, to the bit."""
+        """Give the model the averaged weights inside the block; its own are restored afterwards, bit by bit."""
         self._exchange(model)
         try:
             yield
@@ -42,11 +42,10 @@ class Ema:
             value.copy_(own)
 
 
-def learnt_names(model: nn.Module) -> set[str]:
+def averaged_names(model: nn.Module) -> set[str]:
     """Parameters, and the statistics of batch norms, which follow them.
 
-    Other buffers may be made of numbers whose mean is nothing: Performer's random features are orthogonal, their
-    average is not.
+    The average of other buffers may be meaningless: Performer's random features are orthogonal, their average is not.
     """
     statistics = {
         f"{name}.{kind}".removeprefix(".")

@@ -1,7 +1,7 @@
-"""What a run leaves behind about itself: one JSON object per line, TensorBoard where it is installed.
+"""The log of a run, `log.jsonl`: one JSON object per line; also TensorBoard if it is installed.
 
-Rows have a `kind`: "step" (`log_steps` apart), "eval" (an evaluated epoch) or "problem" (an unreadable video). A
-continued run forgets the rows after its checkpoint, so the log reads as if it had never been interrupted.
+Rows have a `kind`: "step" (every `log_steps`), "eval" (an evaluated epoch) or "problem" (an unreadable video). A
+resumed run drops the rows after its checkpoint, so the log reads as if it had never been interrupted.
 """
 
 import json
@@ -19,7 +19,12 @@ class RunLog:
     """The log of a run, appended row by row."""
 
     def __init__(self, run: Path, *, from_step: int | None = None, unscored: bool = False) -> None:
-        """`from_step`: continue after this step; None begins anew. `unscored`: its evaluation is still to come."""
+        """Open the log.
+
+        Args:
+            from_step: keep the rows up to this step; None starts an empty log.
+            unscored: the evaluation of that step will be repeated, so its row is dropped too.
+        """
         self.path = run / "log.jsonl"
         rows = [] if from_step is None else read_log(self.path)
         kept = [row for row in rows if (row["step"], unscored and row["kind"] == "eval") <= (from_step, False)]
@@ -48,7 +53,7 @@ class RunLog:
 
 
 def read_log(path: str | Path) -> list[Row]:
-    """The rows of a log; a last line that was cut off by a kill is left out."""
+    """The rows of a log, without a last line that was cut off when the process was killed."""
     path = Path(path)
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     rows = []

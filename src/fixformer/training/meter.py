@@ -1,4 +1,4 @@
-"""Losses, times and memory between two rows of the log. Losses stay on their device until the row is written."""
+"""Loss, speed and memory between two rows of the log. Losses stay on their device until the row is written."""
 
 import math
 import time
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Of the steps since the last row."""
+    """Measurements of the steps since the last row."""
 
     def __init__(self) -> None:
         self._reset()
@@ -26,11 +26,8 @@ class Meter:
         self.waited = 0.0
         self._begin = time.perf_counter()
 
-    def __len__(self) -> int:
-        return len(self.losses)
-
     def timed(self, batches: Iterable[T]) -> Iterator[T]:
-        """The same batches; the time spent waiting for each is counted."""
+        """The same batches; measures the time spent waiting for each."""
         iterator = iter(batches)
         while True:
             begin = time.perf_counter()
@@ -46,7 +43,7 @@ class Meter:
         self.batches.append(index_B)
         self.clips += clips
 
-    def first_bad(self) -> Tensor | None:
+    def first_not_finite(self) -> Tensor | None:
         """The samples of the first batch whose loss is not finite."""
         values = [float(loss) for loss in self.losses]
         return next(
@@ -54,10 +51,10 @@ class Meter:
         )
 
     def row(self, world: World) -> dict[str, float]:
-        """Means over the steps and the processes; the meter starts anew."""
+        """Means over the steps and the processes; resets the meter."""
         seconds = time.perf_counter() - self._begin
         own = [float(loss) for loss in self.losses]
-        by_rank = world.all(own)
+        by_rank = world.all_gather(own)
         by_step = [sum(losses) / len(losses) for losses in zip(*by_rank, strict=True)]
         row = {
             "loss": sum(by_step) / len(by_step),

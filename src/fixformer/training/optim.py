@@ -1,4 +1,4 @@
-"""Optimisers and which parameters they treat how. A group is a set of parameters with the same decay and rate."""
+"""Optimisers and their parameter groups: parameters with the same weight decay and learning rate."""
 
 import re
 from collections import defaultdict
@@ -12,12 +12,13 @@ from fixformer.errors import SettingsConflict
 from fixformer.models.base import VideoModel
 
 BLOCK = re.compile(r"blocks\.(\d+)\.")
-# What makes tokens, and those that are learned; everything that is neither these nor a block comes after the last.
+# Parameters before the first block: patch, position and time embeddings and learned tokens. Those that are neither here
+# nor in a block come after the last block.
 STEM = ("patch_embed.", "position_embed.", "time_embed.", "cls_", "temporal_cls_")
 
 
 def build_optimiser(model: VideoModel, config: OptimConfig) -> Optimizer:
-    """The optimiser over the groups of `param_groups`; set rates with `set_rate`."""
+    """The optimiser over the groups of `param_groups`; `set_rate` sets their learning rates."""
     groups = param_groups(model, config)
     if config.optimiser == "sgd":
         nesterov = config.momentum > 0
@@ -31,7 +32,7 @@ def set_rate(optimiser: Optimizer, rate: float) -> None:
 
 
 def param_groups(model: VideoModel, config: OptimConfig) -> list[dict[str, Any]]:
-    """Parameters by (decay, scale of the learning rate), in a fixed order."""
+    """Parameters grouped by weight decay and scale of the learning rate, in a fixed order."""
     scales = layer_scales(model, config.layer_decay)
     grouped: dict[tuple[float, float], list[Tensor]] = defaultdict(list)
     for name, parameter in model.named_parameters():
@@ -43,6 +44,7 @@ def param_groups(model: VideoModel, config: OptimConfig) -> list[dict[str, Any]]
 
 
 def is_decayed(model: VideoModel, name: str, parameter: Tensor, config: OptimConfig) -> bool:
+    """Whether weight decay applies to a parameter, by the rule `config.no_decay`."""
     if config.no_decay == "none":
         return True
     if config.no_decay == "head_biases":
@@ -51,19 +53,12 @@ def is_decayed(model: VideoModel, name: str, parameter: Tensor, config: OptimCon
 
 
 def layer_scales(model: nn.Module, decay: float) -> dict[str, float]:
-    """Of the learning rate by parameter: 1 after the last block, `decay` to the power of the distance before."""
+    """Factor of the learning rate by parameter: 1 after the last block, times `decay` for every block further down."""
     names = [name for name, _ in model.named_parameters()]
     if decay == 1:
         return dict.fromkeys(names, 1.0)
-    depths = [int(match[1]) + 1 for name in names if (match := BLOCK.match(name))]
+    depths = {name: int(match[1]) + 1 for name in names if (match := BLOCK.match(name))}
     if not depths:
         raise SettingsConflict(f"layer_decay={decay} needs a model made of blocks; {type(model).__name__} has none.")
-    last = max(depths) + 1
-    return {name: decay ** (last - _depth(name, last)) for name in names}
-
-
-def _depth(name: str, last: int) -> int:
-    match = BLOCK.match(name)
-    if match:
-        return int(match[1]) + 1
-    return 0 if name.startswith(STEM) else last
+    last = max(depths.values()) + 1
+    return {name: decay ** (last - depths.get(name, 0 if name.startswith(STEM) else last)) for name in names}

@@ -1,4 +1,4 @@
-"""The learning rate over the run: linear warm-up into a cosine, as the released code computes it."""
+"""The learning-rate schedule: linear warm-up into a cosine, as the released code computes it."""
 
 import math
 
@@ -10,7 +10,7 @@ def cosine(config: OptimConfig, epochs: float, epoch: float) -> float:
 
 
 def learning_rate(config: OptimConfig, epochs: float, epoch: float) -> float:
-    """At a fractional epoch. Warm-up ends at the cosine's value there, not at the base rate."""
+    """The rate at a fractional epoch. Warm-up ends at the cosine's value there, not at the base rate."""
     warmup = config.warmup_epochs
     if epoch >= warmup:
         return cosine(config, epochs, epoch)

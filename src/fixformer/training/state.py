@@ -1,9 +1,10 @@
-"""The state of a run as plain tensors and JSON values, whole on every process even when it is sharded.
+"""The state of a run as named tensors, complete on every process even when it is sharded.
 
-Names of tensors: `model.NAME` for the trained weights, `ema.NAME`, and `optim.NAME.KEY` for what the optimiser keeps
-for the parameter NAME.
+Names: `saved.NAME` for the weights of the checkpoint itself, `model.NAME` for the trained weights where those of the
+checkpoint are averaged, and `optim.NAME.KEY` for the optimiser's state of the parameter NAME.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import torch
@@ -13,12 +14,12 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from fixformer.errors import WeightsError
 
-# By optimiser, for every parameter it has moved.
-KEPT = {SGD: {"momentum_buffer"}, AdamW: {"step", "exp_avg", "exp_avg_sq"}}
+# What each optimiser stores for a parameter it has updated.
+OPTIMISER_STATE = {SGD: {"momentum_buffer"}, AdamW: {"step", "exp_avg", "exp_avg_sq"}}
 
 
-def whole(value: Tensor) -> Tensor:
-    """A copy of a tensor on the CPU; a sharded one is collected, so every process must ask."""
+def full_copy(value: Tensor) -> Tensor:
+    """A copy of a tensor on the CPU. For a sharded one this is a collective call: on every process."""
     full = value.detach()
     if isinstance(full, DTensor):
         full = full.full_tensor()
@@ -26,32 +27,32 @@ def whole(value: Tensor) -> Tensor:
 
 
 def like(value: Tensor, target: Tensor) -> Tensor:
-    """A tensor where and as `target` is: on its device, sharded as it is."""
+    """The tensor on the device of `target`, sharded as `target` is."""
     value = value.to(target.device)
     if isinstance(target, DTensor):
         return distribute_tensor(value, target.device_mesh, target.placements)
     return value
 
 
-def collect(state: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    return {prefix + name: whole(value) for name, value in state.items()}
+def collect(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: full_copy(value) for name, value in state.items()}
 
 
 def collect_optimiser(model: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
-    """Moments and counters by parameter name; a parameter without state yet has none."""
+    """The optimiser's state by parameter name; a parameter that was not updated yet has none."""
     found = {}
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             if value is not None:
-                found[f"optim.{name}.{key}"] = whole(torch.as_tensor(value))
+                found[f"optim.{name}.{key}"] = full_copy(torch.as_tensor(value))
     return found
 
 
 @torch.no_grad()
-def restore(state: Mapping[str, Tensor], tensors: Mapping[str, Tensor], prefix: str = "") -> None:
-    """Copy stored tensors into a live state, in place.
+def restore(state: Mapping[str, Tensor], tensors: Mapping[str, Tensor], prefix: str) -> None:
+    """Copy the stored tensors `prefix + NAME` into a live state, in place.
 
-    A run that had no average stored no `model.NAME`: its weights are those of the checkpoint itself, `saved.NAME`.
+    A run without averaged weights stores no `model.NAME`: its weights are those of the checkpoint, `saved.NAME`.
     """
     if not any(name.startswith(prefix) for name in tensors):
         prefix = "saved."
@@ -66,14 +67,14 @@ def _check_shapes(state: Mapping[str, Tensor], tensors: Mapping[str, Tensor], pr
     for name in [*own, *stored]:
         if own.get(name) != stored.get(name):
             raise WeightsError(
-                f"the run cannot go on with another {_setting(name, own.get(name), stored.get(name))}: {name} is "
-                f"{stored.get(name, 'absent')} in the checkpoint, {own.get(name, 'absent')} in the model; set it back, "
-                "or begin another run from these weights with --init."
+                f"the run cannot be resumed with another {_setting(name, own.get(name), stored.get(name))}: {name} is "
+                f"{stored.get(name, 'absent')} in the checkpoint, {own.get(name, 'absent')} in the model; restore the "
+                "setting, or start another run from these weights with --init."
             )
 
 
 def _setting(name: str, own: tuple[int, ...] | None, stored: tuple[int, ...] | None) -> str:
-    """The setting that a difference comes from, as far as the shape tells."""
+    """The setting a difference probably comes from, judged by the tensor's name and shapes."""
     if own is None or stored is None:
         return "depth" if name.startswith("blocks.") else "model"
     tables = {"time_embed.": "frames", "position_embed.": "size", "head.fc.": "num_classes"}
@@ -82,16 +83,16 @@ def _setting(name: str, own: tuple[int, ...] | None, stored: tuple[int, ...] | N
 
 
 def restore_optimiser(model: nn.Module, optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """What another kind of optimiser kept means nothing to this one, which then begins anew."""
+    """The state of another kind of optimiser is of no use to this one, which then starts without any."""
+    by_parameter: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, value in tensors.items():
+        if name.startswith("optim."):
+            parameter_name, _, key = name.removeprefix("optim.").rpartition(".")
+            by_parameter[parameter_name][key] = value
     for name, parameter in model.named_parameters():
-        prefix = f"optim.{name}."
-        stored = {key.removeprefix(prefix): tensors[key] for key in tensors if _belongs(key, prefix)}
-        if stored.keys() == KEPT[type(optimiser)]:
+        stored = by_parameter[name]
+        if stored.keys() == OPTIMISER_STATE[type(optimiser)]:
             optimiser.state[parameter] = {
                 key: like(value, parameter) if value.shape == parameter.shape else value.clone()
                 for key, value in stored.items()
             }
-
-
-def _belongs(key: str, prefix: str) -> bool:
-    return key.startswith(prefix) and "." not in key[len(prefix) :]

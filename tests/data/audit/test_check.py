@@ -16,7 +16,7 @@ from fixformer.data.audit.findings import odd_rate, truncated
 from fixformer.data.prepare.prepare import prepare
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
-from fixformer.runtime.crash_safe_pool import surviving_map
+from fixformer.runtime.pools import crash_safe_map
 from videos import class_folders, encode, textured
 
 CLASSES = ("clap", "wave")
@@ -184,7 +184,7 @@ def square_or_die(number: int) -> int:
 
 
 def test_work_goes_on_when_a_process_dies() -> None:
-    results = dict(surviving_map(square_or_die, list(range(40)), workers=2))
+    results = dict(crash_safe_map(square_or_die, list(range(40)), workers=2))
     assert results == {n: None if n in (5, 23) else n * n for n in range(40)}
 
 

@@ -14,7 +14,7 @@ from fixformer.data.audit.facts import FactStore, FileFacts, examine
 from fixformer.data.audit.findings import Finding, all_findings, readable_counts
 from fixformer.data.listing import Index, load_index
 from fixformer.data.video.content import stamp_of
-from fixformer.runtime.crash_safe_pool import surviving_map
+from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
 UNREADABLE_SHARE = 0.05
@@ -91,7 +91,7 @@ def learn(index: Index, store: FactStore, workers: int, again: bool = False) -> 
     waiting = [path for path in paths if path not in known]
     fresh: list[FileFacts] = []
     with counting("looking at videos", len(waiting)) as progress:
-        for path, result in surviving_map(examine, waiting, workers):
+        for path, result in crash_safe_map(examine, waiting, workers):
             known[path] = result or _killer(path)
             fresh.append(known[path])
             progress.advance()

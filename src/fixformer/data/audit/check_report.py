@@ -10,8 +10,9 @@ import numpy as np
 
 from fixformer.data.audit.check import CheckReport, check
 from fixformer.data.audit.facts import FileFacts
-from fixformer.errors import MissingExtra, UserError
-from fixformer.runtime.files import replacing, write_json, write_text
+from fixformer.errors import UserError
+from fixformer.runtime.figures import new_figure, save_figure
+from fixformer.runtime.files import write_json, write_text
 
 SHOWN = 10
 
@@ -116,13 +117,8 @@ def _pairs(counts: dict[str, int]) -> str:
 
 def draw_histograms(report: CheckReport, path: Path) -> None:
     """Lengths, rates, sizes and classes in one picture."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("drawing histograms", "plots") from None
     readable = [one for one in report.facts if one.readable]
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    axes = figure.subplots(2, 2)
+    figure, axes = new_figure(2, 2)
     panels: dict[str, list[float]] = {
         "seconds": [one.duration for one in readable],
         "frames per second": [rate for one in readable if (rate := one.measured_fps or one.fps)],
@@ -138,5 +134,4 @@ def draw_histograms(report: CheckReport, path: Path) -> None:
     axes[1, 1].set(xlabel="classes, largest first", ylabel="videos", ylim=(0, None))
     axes[1, 1].legend()
     figure.suptitle(f"{report.data}: {len(readable):,} of {len(report.facts):,} files readable")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120, format="png")
+    save_figure(figure, path)

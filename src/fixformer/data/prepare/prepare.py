@@ -18,8 +18,8 @@ from fixformer.data.prepare.encode import FAILURES, Recipe, reencode, require_en
 from fixformer.data.video import Policy
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.errors import InputError, SettingsConflict, UserError
-from fixformer.runtime.crash_safe_pool import surviving_map
 from fixformer.runtime.files import replacing, write_json, write_text
+from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
 SETTINGS = "prepare.json"
@@ -168,7 +168,7 @@ def make_files(index: Index, target: Path, recipe: Recipe, workers: int) -> Prep
     with (target / JOURNAL).open("a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
         for _ in range(len(jobs) - len(waiting)):
             progress.advance()
-        for job, result in surviving_map(_make_file, waiting, workers):
+        for job, result in crash_safe_map(_make_file, waiting, workers):
             one = result or Done(job.path, job.source, problem=CRASH)
             done[one.path] = one
             journal.write(json.dumps(asdict(one)) + "\n")

@@ -17,8 +17,8 @@ from fixformer.data.listing.index import stable_key
 from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
 from fixformer.data.prepare.encode import FAILURES, Encoded, Recipe, reencode, source_of
 from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
-from fixformer.runtime.crash_safe_pool import surviving_map
 from fixformer.runtime.files import replacing, write_json
+from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
 SEED = 0
@@ -73,7 +73,7 @@ def make_shards(
     with counting("encoding shards", len(jobs)) as progress:
         for _ in done:
             progress.advance()
-        for job, result in surviving_map(_make_shard, waiting, workers):
+        for job, result in crash_safe_map(_make_shard, waiting, workers):
             done[job.name] = result or _make_shard_carefully(job)
             progress.advance()
     parts = [done[job.name] for job in jobs]
@@ -128,7 +128,7 @@ def _make_shard(job: ShardJob) -> ShardDone:
 def _make_shard_carefully(job: ShardJob) -> ShardDone:
     """One process per video, after one of them crashed the process that made the whole shard."""
     found: dict[Sample, Attempt] = {}
-    for sample, result in surviving_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
+    for sample, result in crash_safe_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
         found[sample] = result or CRASH
     return _write(job, (found[sample] for sample in job.samples))
 

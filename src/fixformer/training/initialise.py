@@ -1,0 +1,75 @@
+"""Building a run's model: checks that fail before anything is decoded, fresh weights, weights of `--init`."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fixformer.config import TrainConfig
+from fixformer.errors import SettingsConflict, UserError, WeightsError
+from fixformer.models.base import VideoModel
+from fixformer.models.checkpoint import (
+    CONFIG,
+    WEIGHTS,
+    CheckpointError,
+    complete_model_settings,
+    find_checkpoint,
+    read_info,
+)
+from fixformer.models.registry import create_model
+from fixformer.models.weights.loading import LoadReport, load_weights, read_weights
+
+
+def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
+    """The model for the run's clip, with initial weights from the run's seed."""
+    torch.manual_seed(config.seed)
+    return create_model(config.model, **complete_model_settings(config, num_classes))
+
+
+def load_initial_weights(model: VideoModel, source: str, labels: list[str]) -> LoadReport:
+    """Load the weights that `init` names: a checkpoint, a run's directory or a weight file.
+
+    The last layer of a checkpoint with other labels is not used.
+    """
+    file = find_checkpoint(source) / WEIGHTS if Path(source).is_dir() else Path(source)
+    if not file.is_file():
+        raise UserError(f"init={source!r}: no such checkpoint, run or weight file.")
+    try:
+        weights: Path | dict[str, Tensor] = file
+        if _labels_of(file) not in (None, labels):
+            weights = {name: value for name, value in read_weights(file).items() if not name.startswith("head.fc.")}
+        return load_weights(model, weights, quiet=True)
+    except WeightsError as error:
+        raise WeightsError(f"init={source!r}: {error}") from None
+
+
+def _labels_of(file: Path) -> list[str] | None:
+    """The labels of the checkpoint a weight file belongs to; None for other files, such as public weights."""
+    try:
+        return read_info(file.parent).labels if (file.parent / CONFIG).is_file() else None
+    except CheckpointError:
+        return None
+
+
+def check_stage_sizes(config: TrainConfig, num_classes: int) -> None:
+    """Run the model on every clip size of the stages, on the meta device, where it costs nothing."""
+    if not config.stages:
+        return  # then there is only the size the model is built for
+    with torch.device("meta"), torch.no_grad():
+        model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
+        for stage in config.stages:
+            model(torch.empty(1, 3, stage.frames, stage.size, stage.size))
+
+
+def check_batch_division(config: TrainConfig, processes: int) -> None:
+    """Every batch must divide evenly between the processes; mixup and cutmix need pairs on each of them."""
+    augment = config.clip.augment
+    is_mixed = processes > 1 and (augment.mixup > 0 or augment.cutmix > 0)
+    multiple = 2 * processes if is_mixed else processes
+    for batch_size in config.batch_sizes:
+        if batch_size % multiple:
+            why = "mixup and cutmix pair the clips of a process" if is_mixed else "each takes the same number"
+            raise SettingsConflict(
+                f"batch_size={batch_size} cannot be divided between {processes} processes ({why}); make it a multiple "
+                f"of {multiple}."
+            )
