@@ -249,7 +249,7 @@ def test_frames_by_time(videos: Path) -> None:
         by_number = [*range(12), 1, 10]
         assert np.array_equal(video.get_frames_at(times), video.get_frames(by_number))
         for outside in (-0.1, 0.5):
-            with pytest.raises(InputError, match=f"{outside:g} s asked for"):
+            with pytest.raises(InputError, match=f"{outside:g} s "):
                 video.get_frames_at([outside])
 
 
@@ -415,7 +415,7 @@ def test_playlists_do_not_open_other_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("indices", [[-1], [3], [0, 99]])
 def test_frames_outside_the_video(indices: list[int]) -> None:
     with open_video(encode(moving_square(3))) as video:
-        with pytest.raises(InputError, match=rf"frame {indices[-1]} asked for, of a video with frames 0 to 2"):
+        with pytest.raises(InputError, match=rf"frame {indices[-1]} .*0 to 2"):
             video.get_frames(indices)
         assert video.get_frames([]).shape == (0, 48, 64, 3)
 

@@ -15,7 +15,7 @@ import numpy as np
 from fixformer.data.clips.sampling import frames_between
 from fixformer.data.listing import Sample
 from fixformer.data.video import DecodeError, Decoder, Policy, open_video
-from fixformer.data.video.containers import reason
+from fixformer.data.video.containers import error_text
 from fixformer.data.video.content import stamp_of
 from fixformer.errors import InputError, MissingExtra
 
@@ -75,7 +75,7 @@ def reencode(sample: Sample, recipe: Recipe) -> Encoded:
         try:
             size = _encode(video, first, times, recipe, buffer)
         except av.error.FFmpegError as error:
-            raise InputError(f"{sample.path} cannot be encoded: {reason(error)}.") from None
+            raise InputError(f"{sample.path} cannot be encoded: {error_text(error)}.") from None
     return Encoded(buffer.getvalue(), len(times), *size, info.fps)
 
 

@@ -1,4 +1,4 @@
-"""The packets of one video stream: read once, kept in memory while they are small, read again by seeking when not."""
+"""The packets of one video stream: demuxed once, kept in memory if small, read again by seeking if not."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,10 +7,12 @@ from av.container import InputContainer
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-from fixformer.data.video.containers import Deadline, reason
+from fixformer.data.video.containers import Deadline, error_text
 from fixformer.data.video.decoder import DecodeError, Fault, Limits
 from fixformer.data.video.frame_table import PacketRow
 
+# Packets of a stream up to this size stay in memory: several minutes of 1080p, so every clip of the usual data sets. A
+# loader holds one video per worker, which bounds what this costs.
 KEEP_BYTES = 256 << 20
 
 Opened = tuple[InputContainer, VideoStream]
@@ -19,8 +21,8 @@ Opened = tuple[InputContainer, VideoStream]
 class PacketStore:
     """All packets of a stream, by number, in decoding order.
 
-    Packets held in memory make random access exact without trusting the container's seeking; a stream larger than
-    `KEEP_BYTES` is read again instead, from the nearest place whose packet is recognised by its position in the file.
+    Packets in memory make random access exact without trusting the container's seeking. A stream larger than
+    `KEEP_BYTES` is read again instead, from a seek whose first packet is identified by its position in the file.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class PacketStore:
         for number, packet in self._reread(start):
             if start <= number:
                 yield number, packet
-            if number + 1 == len(self.rows):  # beyond is what could not be read the first time either
+            if number + 1 == len(self.rows):  # the rest could not be read the first time either
                 break
 
     def close(self) -> None:
@@ -60,7 +62,7 @@ class PacketStore:
                     self._held = None
         except av.error.FFmpegError as error:
             deadline.check()
-            self.faults.append(Fault(len(self.rows), f"reading stops: {reason(error)}"))
+            self.faults.append(Fault(len(self.rows), f"reading stops: {error_text(error)}"))
         self._compare_with_header()
 
     def _append(self, packet: Packet) -> None:
@@ -68,18 +70,17 @@ class PacketStore:
             problem = f"more than {self._limits.frames:,} frames, the limit (Limits.frames)"
             raise DecodeError(problem, file=self._file, stream=self._stream.index)
         if packet.is_corrupt:
-            self.faults.append(Fault(len(self.rows), "a packet is damaged or cut short"))
+            self.faults.append(Fault(len(self.rows), "a packet is damaged or truncated"))
         shown = not packet.is_discard and (self._shown is None or self._shown(packet))
         self.rows.append(PacketRow(packet.pts, packet.dts, packet.is_keyframe, shown, packet.pos))
         if self._held is not None:
             self._held.append(packet)
 
     def _compare_with_header(self) -> None:
-        # only this family of containers lists every packet in its header; other counts are hints, often wrong ones
+        # only this family of containers lists every packet in its header; other counts are hints, and often wrong
         listed = len(self._stream.index_entries) if "mp4" in self._container.format.name else 0
         if listed > len(self.rows):
-            missing = f"the file ends early: {len(self.rows)} of {listed} packets"
-            self.faults.append(Fault(len(self.rows), missing))
+            self.faults.append(Fault(len(self.rows), f"the file ends early: {len(self.rows)} of {listed} packets"))
 
     def _reread(self, start: int) -> Iterator[tuple[int, Packet]]:
         number_at: dict[int | None, int] = {row.position: number for number, row in enumerate(self.rows)}
@@ -101,7 +102,7 @@ class PacketStore:
 
 def _demux(container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
     for packet in container.demux(stream):
-        if packet.size:  # the empty last packet asks decoders to flush, which the readers do themselves
+        if packet.size:  # the empty last packet would flush the decoder, which frame access does itself
             yield packet
 
 
@@ -118,5 +119,5 @@ def _vp9_shown(packet: Packet) -> bool:
     return bool(superframe or show_existing or show)
 
 
-# In these codecs a packet may hold nothing but a hidden reference frame.
+# In these codecs a packet may hold nothing but a hidden reference frame (VP8 and VP9 "altref").
 _SHOWN = {"vp8": _vp8_shown, "vp9": _vp9_shown}
