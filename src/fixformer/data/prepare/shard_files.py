@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.data.listing import Index, Sample
-from fixformer.data.listing.index import stable_key
 from fixformer.data.listing.shards import Entry, Member, ShardSet, write_index, write_shard
+from fixformer.data.listing.split import stable_key
 from fixformer.data.prepare.encode import FAILURES, Encoded, Recipe, reencode, source_of
 from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
 from fixformer.runtime.crash_safe_pool import surviving_map
