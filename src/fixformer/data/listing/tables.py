@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -100,26 +101,17 @@ def load_lsa64(root: Path, options: IndexOptions) -> Index:
             raise ListingError(f"recording set {options.recording_set} is not in {table.path}; it has {known}.")
     labels = _label_names([replace(table, rows=rows)])
     number = {name: i for i, name in enumerate(labels)}
-    samples = [
-        Sample(
-            row["path"],
-            _number(row["class"], number, table),
-            "test" if row["subject"] in LSA64_TEST_SIGNERS else "train",
-            row["path"],
-            frames=_frames(row, table),
-            group=row["subject"],
-        )
-        for row in rows
-    ]
+    samples = []
+    for row in rows:
+        frames = row.get("frames", "")
+        if frames and not frames.isdecimal():
+            raise ListingError(f"frames {frames!r} of {row['path']!r} in {table.path} is not a number.")
+        label = _number(row["class"], number, table)
+        split = "test" if row["subject"] in LSA64_TEST_SIGNERS else "train"
+        count = int(frames) if frames else None
+        samples.append(Sample(row["path"], label, split, row["path"], frames=count, group=row["subject"]))
     present, missing = locate(samples, folder, options, lambda finder, sample: finder.by_path(sample.path))
     return Index(folder, "lsa64", present, labels, missing)
-
-
-def _frames(row: Row, table: Table) -> int | None:
-    text = row.get("frames", "")
-    if text and not text.isdecimal():
-        raise ListingError(f"frames {text!r} of {row['path']!r} in {table.path} is not a number.")
-    return int(text) if text else None
 
 
 def _label_names(tables: list[Table]) -> list[str]:
@@ -158,37 +150,34 @@ def _columns(table: Table) -> tuple[str, str]:
     return label, table.column(NAME_COLUMNS) or label
 
 
-def _samples(table: Table, labels: list[str], split_by_file: bool) -> list[Sample]:
-    path_column = table.column(PATH_COLUMNS)
+def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[Sample]:
+    path_column, group_column = table.column(PATH_COLUMNS), table.column(GROUP_COLUMNS)
     assert path_column is not None
     _, name_column = _columns(table)
     number = {name: i for i, name in enumerate(labels)}
-    default = split_of_name(table.path.stem) or ""
-    if split_by_file and not default and "split" not in table.columns:
+    split = split_of_name(table.path.stem) or ""
+    if split_by_file and not split and "split" not in table.columns:
         raise SettingsConflict(f"several CSVs, but {table.path.name} names no split, nor has it a split column.")
-    return [
-        _sample(row, path_column, _number(row[name_column], number, table), _split(row, default, table), table)
-        for row in table.rows
-    ]
-
-
-def _sample(row: Row, path_column: str, label: int, split: str, table: Table) -> Sample:
-    group = table.column(GROUP_COLUMNS)
-    path = row[path_column]
-    start, end = _seconds(row, "start", table), _seconds(row, "end", table)
-    name = PurePosixPath(path.replace("\\", "/")).as_posix()
-    part = name if start is None and end is None else f"{name}@{start or 0:g}-{'' if end is None else f'{end:g}'}"
-    frames = row.get("frames", "")
-    return Sample(
-        path,
-        label,
-        split,
-        row.get("id") or part,
-        start,
-        end,
-        int(frames) if frames.isdecimal() else None,
-        (row[group] or None) if group else None,
-    )
+    for row in table.rows:
+        if "split" in table.columns:
+            split = split_of_name(row["split"]) or ""
+            if not split:
+                raise ListingError(f"split {row['split']!r} in {table.path} is not train, val or test.")
+        start, end = _seconds(row, "start", table), _seconds(row, "end", table)
+        name = PurePosixPath(row[path_column].replace("\\", "/")).as_posix()
+        if start is not None or end is not None:
+            name += f"@{start or 0:g}-{'' if end is None else f'{end:g}'}"
+        frames = row.get("frames", "")
+        yield Sample(
+            path=row[path_column],
+            label=_number(row[name_column], number, table),
+            split=split,
+            id=row.get("id") or name,
+            start=start,
+            end=end,
+            frames=int(frames) if frames.isdecimal() else None,
+            group=(row[group_column] or None) if group_column else None,
+        )
 
 
 def _number(name: str, number: dict[str, int], table: Table) -> int:
@@ -199,15 +188,6 @@ def _number(name: str, number: dict[str, int], table: Table) -> int:
     if name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     return number[name]
-
-
-def _split(row: Row, default: str, table: Table) -> str:
-    if "split" not in table.columns:
-        return default
-    split = split_of_name(row["split"])
-    if split is None:
-        raise ListingError(f"split {row['split']!r} in {table.path} is not train, val or test.")
-    return split
 
 
 def _seconds(row: Row, name: str, table: Table) -> float | None:
