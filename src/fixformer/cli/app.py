@@ -17,6 +17,7 @@ from tyro.conf import Positional
 from tyro.extras import SubcommandApp
 
 from fixformer.cli.bench_verbs import bench
+from fixformer.cli.data_verbs import check, prepare
 from fixformer.errors import Stopped, UserError
 
 app = SubcommandApp()
@@ -69,98 +70,8 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(settings)), as_json=json)
 
 
-@app.command
-def check(
-    data: Positional[str],
-    *,
-    out: Path | None = None,
-    kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
-    min_frames: int = 8,
-    workers: int | None = None,
-    again: bool = False,
-    json: bool = False,
-) -> None:
-    """Decode every file of a data set and report what is wrong with it; exit status 1 if it is unusable.
-
-    Args:
-        data: the data set, in any layout that training accepts.
-        out: directory for report.json, report.txt and histograms.png; check-NAME if not given.
-        kind: the layout, if it is not to be recognised.
-        videos: where the files lie, if not beside the annotations.
-        labels: a file of label names, one per line.
-        min_frames: a video with fewer is reported as too short.
-        workers: processes; by default as many as the machine has cores.
-        again: forget what earlier checks learned.
-        json: print JSON.
-    """
-    from fixformer.data.audit.check_report import run_check
-
-    run_check(
-        data,
-        out=out,
-        json=json,
-        kind=kind,
-        videos=videos,
-        labels=labels,
-        min_frames=min_frames,
-        workers=workers,
-        again=again,
-    )
-
-
-@app.command
-def prepare(
-    src: Positional[str],
-    dst: Positional[str],
-    *,
-    short_side: int = 256,
-    keyframes: int = 16,
-    quality: int = 20,
-    damaged: Literal["strict", "partial"] = "strict",
-    shards: bool = False,
-    shard_videos: int = 256,
-    workers: int | None = None,
-    kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
-    json: bool = False,
-) -> None:
-    """Encode every video of a data set again: smaller, upright, with key frames close together. Resumable.
-
-    Args:
-        src: the data set, in any layout that training accepts.
-        dst: a new directory, or one that an interrupted `prepare` with the same settings left.
-        short_side: pixels of the shorter side; smaller videos keep their size.
-        keyframes: frames from one key frame to the next.
-        quality: x264's constant rate factor, lower is better.
-        damaged: "strict" leaves out a video that breaks in the middle, "partial" keeps its good frames.
-        shards: write tar shards with an index instead of files with a CSV.
-        shard_videos: videos in a shard.
-        workers: processes; by default as many as the machine has cores.
-        kind: the layout, if it is not to be recognised.
-        videos: where the files lie, if not beside the annotations.
-        labels: a file of label names, one per line.
-        json: print JSON.
-    """
-    from fixformer.data.prepare.prepare import run_prepare
-
-    run_prepare(
-        src,
-        dst,
-        json=json,
-        short_side=short_side,
-        keyframes=keyframes,
-        quality=quality,
-        damaged=damaged,
-        shards=shards,
-        shard_videos=shard_videos,
-        workers=workers,
-        kind=kind,
-        videos=videos,
-        labels=labels,
-    )
+app.command(check)
+app.command(prepare)
 
 
 @app.command

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fixformer.cli.data_verbs import check
 from fixformer.cli.printing import print_prediction
-from fixformer.data.audit.check_report import run_check
 from fixformer.data.listing import Index, load_index
 from fixformer.data.synthetic import make_motions
 from fixformer.evaluation.charts import can_draw
@@ -35,7 +35,7 @@ def main() -> None:
         shutil.rmtree(HOME / name, ignore_errors=True)
     index = _make_data(HOME / "motions")
     _say(f"fixformer check {HOME}/motions --out {HOME}/check")
-    run_check(f"{HOME}/motions", out=HOME / "check")
+    check(f"{HOME}/motions", out=HOME / "check")
     _say(f"fixformer train demo --data {HOME}/motions --output {HOME}/run")
     train("demo", data=HOME / "motions", output=HOME / "run")
     evaluation = _score()
