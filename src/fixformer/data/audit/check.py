@@ -22,7 +22,7 @@ from fixformer.runtime.progress import counting
 # test videos in training, the leak is as large as the differences between the methods that are compared.
 UNREADABLE_SHARE = 0.05
 LEAK_SHARE = 0.01
-SAVE_EVERY = 200  # probes: an interrupted check loses at most about a minute of work
+SAVE_EVERY = 200  # probes: an interrupted check loses no more than these
 
 
 def check(
