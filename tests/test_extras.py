@@ -50,7 +50,6 @@ def test_every_extra_has_a_use() -> None:
 
 
 def test_the_readme_lists_the_extras() -> None:
-    [line] = [
-        line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("Extras")
-    ]
-    assert set(re.findall(r"`(\w+)`", line)) == declared() - {"dev"}
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    [sentence] = [line for line in lines if line.startswith("Extras")]
+    assert set(re.findall(r"`(\w+)`", sentence)) == declared() - {"dev"}

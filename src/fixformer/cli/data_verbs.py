@@ -33,7 +33,7 @@ def check(
         videos: directory of the files, if not that of the annotations.
         labels: a file of label names, one per line.
         min_frames: a video with fewer is reported as too short.
-        workers: processes; by default as many as the machine has cores.
+        workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
         json: print JSON.
     """
@@ -82,7 +82,7 @@ def prepare(
         damaged: "strict" leaves out a video with damage in the middle, "partial" keeps its good frames.
         shards: write tar shards with an index instead of files with a CSV.
         shard_videos: videos in a shard.
-        workers: processes; by default as many as the machine has cores.
+        workers: processes; by default one per available core.
         kind: the layout, if it is not to be detected.
         videos: directory of the files, if not that of the annotations.
         labels: a file of label names, one per line.

@@ -4,7 +4,6 @@ Every listed file is decoded from beginning to end. The results are cached (`Pro
 decodes what changed.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fixformer.data.audit.probe import FileProbe, ProbeCache, probe_file
 from fixformer.data.listing import Index, load_index
 from fixformer.data.video.content import stamp_of
 from fixformer.runtime.crash_safe_pool import surviving_map
+from fixformer.runtime.pools import processors
 from fixformer.runtime.progress import counting
 
 # Where a score stops meaning anything; both are judgement, not measurement. With more than 5 % of a split missing, a
@@ -39,17 +39,14 @@ def check(
     """Decode every file of a data set and report what is wrong with it.
 
     Args:
-        data: the data set, in any layout that training accepts.
+        data: the data set, in any layout that training accepts; `kind`, `videos` and `labels` as for `load_index`.
         out: directory for report.json, report.txt and histograms.png.
-        kind: the layout, if it is not to be detected.
-        videos: directory of the files, if not that of the annotations.
-        labels: a file of label names, one per line.
         min_frames: a video with fewer is reported as too short.
-        workers: processes; by default as many as the machine has cores.
+        workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
     """
     index = load_index(data, kind=kind, videos=videos, labels=labels, strict=False)
-    files = probe_files(index, ProbeCache(data), workers or os.cpu_count() or 1, again)
+    files = probe_files(index, ProbeCache(data), workers or processors(), again)
     probes = {probe.path: probe for probe in files}
     duplicates = find_duplicates(index.samples, probes)
     report = CheckReport(

@@ -62,9 +62,9 @@ class FileProbe:
 
 def probe_file(path: str, limits: Limits = Limits()) -> FileProbe:  # noqa: B008 - frozen
     """Decode a file from beginning to end; whatever is wrong with it is in the result, not raised."""
+    source: Path | bytes
     try:
         stamp = stamp_of(path)
-        source: Path | bytes
         if is_member(path):
             source = read_member(path)
         elif Path(path).is_dir() or stamp.size > READ_AT_ONCE:
@@ -74,6 +74,8 @@ def probe_file(path: str, limits: Limits = Limits()) -> FileProbe:  # noqa: B008
         digest = digest_of(source) if isinstance(source, bytes) else content_digest(path)
     except OSError as error:
         return FileProbe(path, 0, 0, "missing", error.strerror or str(error))
+    except DecodeError as error:  # of a shard that ends before the video does
+        return FileProbe(path, *stamp, "unreadable", error.problem)
     known: dict[str, Any] = {"path": path, "size": stamp.size, "changed": stamp.changed, "digest": digest}
     try:
         return _probe(source, "strict", limits, known | {"status": "ok"})

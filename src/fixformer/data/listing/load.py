@@ -67,7 +67,15 @@ def load_index(
         raise UserError(f"recording_set={recording_set} is for lsa64 only; {root} is of kind {chosen}.")
     options = IndexOptions(_existing(videos), _existing(labels), seed, val_fraction, recording_set, require_files)
     index = KINDS[chosen](root, options)
-    _check(index, options, strict)
+    if not index.samples and not index.missing:
+        raise ListingError(f"nothing is listed in {index.root} (kind {index.kind}).")
+    if not index.samples and require_files:
+        raise ListingError(
+            f"none of the {len(index.missing)} videos listed in {index.root} exists under "
+            f"{videos or index.root}, first {index.missing[0].path!r}; give videos=FOLDER."
+        )
+    if strict and index.problems:
+        raise ListingError(index.problems[0])
     return index
 
 
@@ -127,15 +135,3 @@ def _existing(path: str | Path | None) -> Path | None:
     if not Path(path).exists():
         raise ListingError(f"no such file or directory: {path}.")
     return Path(path)
-
-
-def _check(index: Index, options: IndexOptions, strict: bool) -> None:
-    if not index.samples and not index.missing:
-        raise ListingError(f"nothing is listed in {index.root} (kind {index.kind}).")
-    if not index.samples and options.require_files:
-        raise ListingError(
-            f"none of the {len(index.missing)} videos listed in {index.root} exists under "
-            f"{options.videos or index.root}, first {index.missing[0].path!r}; give videos=FOLDER."
-        )
-    if strict and index.problems:
-        raise ListingError(index.problems[0])

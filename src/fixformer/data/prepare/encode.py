@@ -19,7 +19,7 @@ from fixformer.data.video.containers import error_text
 from fixformer.data.video.content import stamp_of
 from fixformer.errors import InputError, UserError
 
-CLOCK = 90_000  # ticks per second: at the usual frame rates, a frame is a whole number of them (MPEG's own time base)
+CLOCK = 90_000  # ticks per second, as in MPEG: at the usual frame rates a frame is a whole number of them, or nearly
 CHUNK = 32  # frames decoded at a time, which bounds the memory
 DEFAULT_FPS = 25.0  # of folders of images and files without a frame rate
 FAILURES = (DecodeError, InputError, OSError)  # what one bad video may raise

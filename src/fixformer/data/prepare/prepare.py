@@ -19,6 +19,7 @@ from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.errors import InputError, SettingsConflict
 from fixformer.runtime.crash_safe_pool import surviving_map
 from fixformer.runtime.files import replacing, write_json, write_text
+from fixformer.runtime.pools import processors
 from fixformer.runtime.progress import counting
 
 SETTINGS = "prepare.json"
@@ -83,30 +84,23 @@ def prepare(
     """Encode every video of a data set again: smaller, upright, with key frames close together.
 
     Args:
-        src: the data set, in any layout that training accepts.
+        src: the data set, in any layout that training accepts; `kind`, `videos` and `labels` as for `load_index`.
         dst: a new directory, or that of an interrupted `prepare` with the same settings.
-        short_side: pixels of the shorter side; smaller videos keep their size.
-        keyframes: frames from one key frame to the next.
-        quality: x264's constant rate factor, lower is better.
-        damaged: "strict" leaves out a video with damage in the middle, "partial" keeps its good frames.
-        shards: write tar shards with an index instead of files with a CSV.
-        shard_videos: videos in a shard.
-        workers: processes; by default as many as the machine has cores.
-        kind: the layout, if it is not to be detected.
-        videos: directory of the files, if not that of the annotations.
-        labels: a file of label names, one per line.
+        short_side: this, `keyframes`, `quality` and `damaged` are explained at `Recipe`.
+        shards: write tar shards of `shard_videos` videos each, with an index, instead of files with a CSV.
+        workers: processes; by default one per available core.
     """
-    from fixformer.data.prepare.shard_files import make_shards
+    from fixformer.data.prepare.shard_files import make_shards  # which imports this module
 
     require_encoder()
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     recipe, target = Recipe(short_side, keyframes, quality, damaged), Path(dst)
-    processes = workers or os.cpu_count() or 1
+    processes = workers or processors()
     settings = {
-        "src": _absolute(src),
+        "src": str(Path(src).resolve()),
         "kind": index.kind,
-        "videos": _absolute(videos),
-        "labels": _absolute(labels),
+        "videos": str(Path(videos).resolve()) if videos else None,
+        "labels": str(Path(labels).resolve()) if labels else None,
         **asdict(recipe),
         "shard_videos": shard_videos if shards else None,
     }
@@ -117,10 +111,6 @@ def prepare(
         report = make_files(index, target, recipe, processes)
     report.src, report.missing = str(src), [sample.path for sample in index.missing]
     return report
-
-
-def _absolute(path: str | Path | None) -> str | None:
-    return None if path is None else str(Path(path).resolve())
 
 
 def claim(target: Path, settings: dict[str, Any]) -> None:

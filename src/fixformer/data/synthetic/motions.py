@@ -4,7 +4,6 @@
 depends on (seed, i) alone, to the byte.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from fixformer.data.synthetic.scene import Scene, make_scene
 from fixformer.errors import UserError
 from fixformer.runtime.files import write_json
-from fixformer.runtime.pools import unordered_map
+from fixformer.runtime.pools import processors, unordered_map
 from fixformer.runtime.seeds import generator
 
 VIDEOS = "20bn-something-something-v2"
@@ -64,7 +63,7 @@ def make_motions(
     _check(root, clips, val_fraction, size)
     (root / VIDEOS).mkdir(parents=True)
     (root / "labels").mkdir()
-    workers = workers if workers is not None else _processors()
+    workers = workers if workers is not None else processors()
     jobs = [range(begin, min(begin + BATCH, clips)) for begin in range(0, clips, BATCH)]
     done = 0
     for job, _ in unordered_map(partial(_write_clips, root, seed, size), jobs, workers):
@@ -73,11 +72,6 @@ def make_motions(
             progress(done, clips)
     _write_annotations(root, clips, val_fraction)
     return root
-
-
-def _processors() -> int:
-    """Those that this process may use; macOS and Windows do not say, there it is all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_clip(number: int, seed: int, size: tuple[int, int] = (96, 128)) -> tuple[Scene, int]:

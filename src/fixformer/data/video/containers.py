@@ -32,7 +32,7 @@ class Deadline:
 
     def check(self) -> None:
         if time.thread_time() > self._cpu_end or time.monotonic() > self._clock_end:
-            raise DecodeError(f"gave up after {self._seconds:g} s of processor time (Limits.seconds)", file=self._file)
+            raise DecodeError(f"gave up after {self._seconds:g} s (Limits.seconds)", file=self._file)
 
 
 def source_name(source: Source) -> str:

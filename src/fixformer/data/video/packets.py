@@ -33,7 +33,6 @@ class PacketStore:
         self.rows: list[PacketRow] = []
         self.faults: list[Fault] = []
         self._held: list[Packet] | None = []
-        self._shown = _SHOWN.get(self._stream.codec_context.name)
         self._read_all(deadline)
 
     def read(self, start: int) -> Iterator[tuple[int, Packet]]:
@@ -52,31 +51,26 @@ class PacketStore:
         self._container.close()
 
     def _read_all(self, deadline: Deadline) -> None:
+        is_shown = _IS_SHOWN.get(self._stream.codec_context.name)
         size = 0
         try:
             for packet in _demux(self._container, self._stream):
                 deadline.check()
-                self._append(packet)
+                if len(self.rows) >= self._limits.frames:
+                    problem = f"more than {self._limits.frames:,} frames, the limit (Limits.frames)"
+                    raise DecodeError(problem, file=self._file, stream=self._stream.index)
+                if packet.is_corrupt:
+                    self.faults.append(Fault(len(self.rows), "a packet is damaged or truncated"))
+                shown = not packet.is_discard and (is_shown is None or is_shown(packet))
+                self.rows.append(PacketRow(packet.pts, packet.dts, packet.is_keyframe, shown, packet.pos))
                 size += packet.size
-                if size > KEEP_BYTES:
+                if self._held is not None and size <= KEEP_BYTES:
+                    self._held.append(packet)
+                else:
                     self._held = None
         except av.error.FFmpegError as error:
             deadline.check()
             self.faults.append(Fault(len(self.rows), f"reading stops: {error_text(error)}"))
-        self._compare_with_header()
-
-    def _append(self, packet: Packet) -> None:
-        if len(self.rows) >= self._limits.frames:
-            problem = f"more than {self._limits.frames:,} frames, the limit (Limits.frames)"
-            raise DecodeError(problem, file=self._file, stream=self._stream.index)
-        if packet.is_corrupt:
-            self.faults.append(Fault(len(self.rows), "a packet is damaged or truncated"))
-        shown = not packet.is_discard and (self._shown is None or self._shown(packet))
-        self.rows.append(PacketRow(packet.pts, packet.dts, packet.is_keyframe, shown, packet.pos))
-        if self._held is not None:
-            self._held.append(packet)
-
-    def _compare_with_header(self) -> None:
         # only this family of containers lists every packet in its header; other counts are hints, and often wrong
         listed = len(self._stream.index_entries) if "mp4" in self._container.format.name else 0
         if listed > len(self.rows):
@@ -106,11 +100,11 @@ def _demux(container: InputContainer, stream: VideoStream) -> Iterator[Packet]:
             yield packet
 
 
-def _vp8_shown(packet: Packet) -> bool:
+def _vp8_is_shown(packet: Packet) -> bool:
     return bool(memoryview(packet)[0] & 0x10)
 
 
-def _vp9_shown(packet: Packet) -> bool:
+def _vp9_is_shown(packet: Packet) -> bool:
     data = memoryview(packet)
     superframe = data[-1] & 0xE0 == 0xC0
     profile = (data[0] >> 5 & 1) | (data[0] >> 3 & 2)
@@ -120,4 +114,4 @@ def _vp9_shown(packet: Packet) -> bool:
 
 
 # In these codecs a packet may hold nothing but a hidden reference frame (VP8 and VP9 "altref").
-_SHOWN = {"vp8": _vp8_shown, "vp9": _vp9_shown}
+_IS_SHOWN = {"vp8": _vp8_is_shown, "vp9": _vp9_is_shown}
