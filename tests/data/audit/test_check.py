@@ -191,6 +191,13 @@ def test_probe_a_folder_of_images(tmp_path: Path) -> None:
     assert probe_file(str(tmp_path / "none")).status == "missing"
 
 
+def test_probe_a_video_in_a_shard_that_ends_early(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(600))
+    found = probe_file(f"{tmp_path}/a.tar::512+200")
+    assert (found.status, found.size) == ("unreadable", 600)
+    assert "88 of" in found.problem
+
+
 def square_or_die(number: int) -> int:
     if number in (5, 23):
         os._exit(1)

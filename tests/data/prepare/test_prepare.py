@@ -250,6 +250,13 @@ def test_an_encoder_that_refuses(source: Path, monkeypatch: pytest.MonkeyPatch) 
         reencode(Sample(str(source / "val/clap/0.mp4"), 0, "val", "0"), Recipe())
 
 
+def test_no_encoder_at_all(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(av, "codecs_available", {"libvpx"})
+    with pytest.raises(UserError, match=r"libx264.*pip install"):
+        prepare(source, tmp_path / "out", workers=1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_times_increase() -> None:
     assert _increasing(np.array([5, 3, 3, 8])).tolist() == [5, 6, 7, 8]
 
