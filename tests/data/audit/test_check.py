@@ -93,7 +93,7 @@ def test_every_kind_of_damage_is_found(whole: Path) -> None:
     assert any("2 of 9 train videos" in reason for reason in report.reasons)
 
 
-def test_files_that_are_no_videos_by_their_name_are_told(whole: Path) -> None:
+def test_files_without_the_suffix_of_a_video_are_reported(whole: Path) -> None:
     (whole / "train" / "clap" / "notes.txt").write_text("to do")
     report = check(whole, workers=1)
     assert kinds(report) == {"ignored": [f"{whole}/train/clap/notes.txt"]}

@@ -1,4 +1,4 @@
-"""`prepare`: every frame at its time, smaller, with key frames close together; interrupted work goes on."""
+"""`prepare`: every frame at its time, smaller, with key frames close together; interrupted work resumes."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_failures_are_listed_and_tried_again(source: Path, tmp_path: Path) -> No
     assert prepare(source, tmp_path / "out", workers=1).failed == []
 
 
-def test_interrupted_work_goes_on(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_work_resumes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     make = preparing._make_file
 

@@ -1,4 +1,4 @@
-"""The motions set: SSv2's layout, the same bytes per seed, and nothing to be learnt from the middle frame."""
+"""The motions set: SSv2's layout, the same bytes per seed, and nothing to learn from the middle frame."""
 
 import hashlib
 import json

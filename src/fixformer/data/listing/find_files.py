@@ -50,7 +50,7 @@ class FileFinder:
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative == PurePosixPath("."):
             return None  # an empty path is not a video, though the root exists
-        # the walk has seen most files; only for others, such as folders of images, the file system is asked
+        # the walk has seen all videos; a folder of images is found by the file system
         if relative.as_posix() in self._paths or (self.root / relative).exists():
             return str(self.root / relative)
         for candidate in self._by_stem.get(relative.name, ()):

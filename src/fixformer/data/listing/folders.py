@@ -29,10 +29,11 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
     folders = split_folders(root)
     problems = [problem for folder in [root, *folders.values()] if (problem := _loose_files(folder, suffixes))]
     ignored: list[str] = []
-    given = names_file(root, options, NAME_FILES)
+    path = names_file(root, options, NAME_FILES)
+    names = read_names(path) if path else []
     if set(folders) - {"train"}:
         per_split = {split: _classes_of(folder) for split, folder in folders.items()}
-        labels = _merge_labels(root, read_names(given) if given else None, per_split, problems)
+        labels = _merge_labels(root, names, per_split, problems)
         samples = [
             sample
             for split, folder in folders.items()
@@ -40,7 +41,7 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
         ]
     else:
         train = folders.get("train", root)
-        labels = read_names(given) if given else _classes_of(train)
+        labels = names or _classes_of(train)
         samples = _of_split(root, train, "train", labels, suffixes, ignored)
         samples = split_by_seed(samples, options.seed, options.val_fraction, _groups(root, samples), problems)
     if not samples:
@@ -69,9 +70,7 @@ def _classes_of(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _merge_labels(
-    root: Path, given: list[str] | None, per_split: dict[str, list[str]], problems: list[str]
-) -> list[str]:
+def _merge_labels(root: Path, given: list[str], per_split: dict[str, list[str]], problems: list[str]) -> list[str]:
     """The labels of all splits; a label that only some splits have is a problem."""
     first = "train" if "train" in per_split else next(iter(per_split))
     labels = given or per_split[first]

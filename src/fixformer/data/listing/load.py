@@ -49,7 +49,7 @@ def load_index(
         kind: the layout: folders, images, csv, ssv2, kinetics, list, lsa64 or shards; "auto" detects it.
         videos: directory of the files, if not that of the annotations.
         labels: a file of label names, one per line.
-        seed: of the split, where the set has none of its own.
+        seed: of the split, for a set that has none.
         val_fraction: share of the samples that such a split holds out.
         recording_set: of LSA64.
         require_files: False lists annotations without looking for files.

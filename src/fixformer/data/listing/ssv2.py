@@ -65,7 +65,9 @@ def _sample(row: Any, path: Path, split: str, number: dict[str, int]) -> Sample:
         return Sample(f"{row['id']}.webm", UNLABELLED, split, str(row["id"]))
     name = strip_brackets(str(template))
     if name not in number:
-        raise ListingError(f"template {template!r} of video {row['id']} in {path} is none of the {len(number)} labels.")
+        raise ListingError(
+            f"template {template!r} of video {row['id']} in {path} is not among the {len(number)} labels."
+        )
     return Sample(f"{row['id']}.webm", number[name], split, str(row["id"]))
 
 

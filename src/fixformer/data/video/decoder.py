@@ -69,7 +69,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What a file says about itself. `width` and `height` are those of the returned frames: upright, resized if asked.
+    """What a file says about itself. `width` and `height` are those of the returned frames: upright and resized.
 
     `header_frames` and `duration` (seconds) are the header's claims, which may be wrong; `len(decoder)` counts.
     `rotation` is the clockwise turn in degrees that was applied to the coded picture.
@@ -177,7 +177,7 @@ def open_video(
         limits: what the file may cost before it is refused.
         short_side: scale the frames so that their shorter side has this many pixels.
         threads: of the decoder. Use one inside the workers of a data loader.
-        fps: for an image folder, which has no clock of its own.
+        fps: frame rate of a folder of images, which has no timestamps.
     """
     if backend not in BACKENDS:
         raise UnknownName("decoder backend", backend, BACKENDS)

@@ -83,22 +83,23 @@ class ImageFolderDecoder(Decoder):
 
     def _good_paths(self) -> list[Path]:
         """All images; under the policy "partial" only those that decode, which means trying each."""
+        if self._good is None and self._policy == "strict":
+            self._good = self._paths
         if self._good is None:
             deadline = Deadline(self._limits.seconds, self._file)
-            strict = self._policy == "strict"
-            self._good = self._paths if strict else [p for p in self._paths if self._decodes(p, deadline)]
-            if not self._good:
+            good: list[Path] = []
+            for path in self._paths:
+                deadline.check()
+                try:
+                    self._decode(path)
+                except DecodeError as error:
+                    self._faults.append(Fault(len(good), str(error)))
+                else:
+                    good.append(path)
+            if not good:
                 raise DecodeError(f"none of {len(self._paths)} images could be decoded", file=self._file)
+            self._good = good
         return self._good
-
-    def _decodes(self, path: Path, deadline: Deadline) -> bool:
-        deadline.check()
-        try:
-            self._decode(path)
-        except DecodeError as error:
-            self._faults.append(Fault(self._paths.index(path) - len(self._faults), str(error)))
-            return False
-        return True
 
     def _get_converter(self) -> RgbConverter:
         if self._converter is None:
