@@ -18,6 +18,7 @@ from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
 from fixformer.cli.bench_verbs import bench
+from fixformer.cli.data_verbs import check, prepare
 from fixformer.errors import Interrupted, UserError
 
 app = SubcommandApp()
@@ -81,98 +82,8 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(name, settings)), as_json=json)
 
 
-@app.command
-def check(
-    data: Positional[Annotated[str, arg(metavar="DATA")]],
-    *,
-    out: PathOption = None,
-    kind: str = "auto",
-    videos: PathOption = None,
-    labels: PathOption = None,
-    min_frames: int = 8,
-    workers: Number = None,
-    again: bool = False,
-    json: bool = False,
-) -> None:
-    """Decode every file of a data set and report problems; exit status 1 if it is unusable.
-
-    Args:
-        data: the data set, in any layout that training accepts.
-        out: directory for report.json, report.txt and histograms.png; by default check-NAME.
-        kind: layout of the data set; detected by default.
-        videos: directory of the video files, if not beside the annotations.
-        labels: file of label names, one per line.
-        min_frames: videos with fewer frames are reported as too short.
-        workers: processes; by default the number of cores.
-        again: check every file again, also those that have not changed since the last check.
-        json: print JSON.
-    """
-    from fixformer.data.audit.check_report import run_check
-
-    run_check(
-        data,
-        out=out,
-        json=json,
-        kind=kind,
-        videos=videos,
-        labels=labels,
-        min_frames=min_frames,
-        workers=workers,
-        again=again,
-    )
-
-
-@app.command
-def prepare(
-    src: Positional[Annotated[str, arg(metavar="SRC")]],
-    dst: Positional[Annotated[str, arg(metavar="DST")]],
-    *,
-    short_side: int = 256,
-    keyframes: int = 16,
-    quality: int = 20,
-    damaged: Literal["strict", "partial"] = "strict",
-    shards: bool = False,
-    shard_videos: int = 256,
-    workers: Number = None,
-    kind: str = "auto",
-    videos: PathOption = None,
-    labels: PathOption = None,
-    json: bool = False,
-) -> None:
-    """Re-encode every video of a data set for fast reading: smaller, upright, with frequent key frames. Resumable.
-
-    Args:
-        src: the data set, in any layout that training accepts.
-        dst: a new directory, or that of an interrupted `prepare` with the same settings.
-        short_side: length of the shorter side in pixels; smaller videos keep their size.
-        keyframes: frames between key frames.
-        quality: constant rate factor of x264; lower is better.
-        damaged: "strict" skips a video that is damaged in the middle, "partial" keeps its good frames.
-        shards: write tar shards with an index instead of video files with a CSV.
-        shard_videos: videos per shard.
-        workers: processes; by default the number of cores.
-        kind: layout of the data set; detected by default.
-        videos: directory of the video files, if not beside the annotations.
-        labels: file of label names, one per line.
-        json: print JSON.
-    """
-    from fixformer.data.prepare.prepare import run_prepare
-
-    run_prepare(
-        src,
-        dst,
-        json=json,
-        short_side=short_side,
-        keyframes=keyframes,
-        quality=quality,
-        damaged=damaged,
-        shards=shards,
-        shard_videos=shard_videos,
-        workers=workers,
-        kind=kind,
-        videos=videos,
-        labels=labels,
-    )
+app.command(check)
+app.command(prepare)
 
 
 @app.command

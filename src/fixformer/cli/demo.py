@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from fixformer.cli.data_verbs import check
 from fixformer.cli.printing import print_prediction
-from fixformer.data.audit.check_report import run_check
 from fixformer.data.listing import Index, load_index
 from fixformer.data.synthetic import make_motions
 from fixformer.evaluation.evaluate import evaluate
@@ -34,7 +34,7 @@ def main() -> None:
         shutil.rmtree(HOME / name, ignore_errors=True)
     index = _make_data(HOME / "motions")
     _show_command(f"fixformer check {HOME}/motions --out {HOME}/check")
-    run_check(f"{HOME}/motions", out=HOME / "check")
+    check(f"{HOME}/motions", out=HOME / "check")
     _show_command(f"fixformer train demo --data {HOME}/motions --output {HOME}/run")
     train("demo", data=HOME / "motions", output=HOME / "run")
     evaluation = _evaluate()

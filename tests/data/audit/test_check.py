@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixformer.cli import data_verbs
 from fixformer.data.audit import check as checking
 from fixformer.data.audit.check import CheckReport, check
-from fixformer.data.audit.check_report import run_check
-from fixformer.data.audit.facts import FactStore, FileFacts, examine
-from fixformer.data.audit.findings import odd_rate, truncated
+from fixformer.data.audit.issues import has_odd_rate, is_truncated
+from fixformer.data.audit.probe import FileProbe, ProbeCache, probe_file
 from fixformer.data.prepare.prepare import prepare
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
@@ -29,13 +29,13 @@ def whole(tmp_path: Path) -> Path:
 
 
 def kinds(report: CheckReport) -> dict[str, list[str]]:
-    return {finding.kind: finding.items for finding in report.findings}
+    return {issue.kind: issue.items for issue in report.issues}
 
 
 def test_a_whole_set(whole: Path, tmp_path: Path) -> None:
     report = check(whole, out=tmp_path / "out", workers=2)
     assert report.usable
-    assert not report.findings
+    assert not report.issues
     assert report.splits["train"] == dict.fromkeys(report.splits["train"], 0) | {"listed": 8, "ok": 8}
     assert report.class_counts["val"] == {"clap": 2, "wave": 2}
     stored = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -43,7 +43,7 @@ def test_a_whole_set(whole: Path, tmp_path: Path) -> None:
     assert stored["summary"]["frames"] == [24, 24, 24]
     assert stored["summary"]["sizes"] == {"128x96": 12}
     assert len(stored["files"]) == 12
-    assert "nothing wrong" in (tmp_path / "out" / "report.txt").read_text()
+    assert "no issues" in (tmp_path / "out" / "report.txt").read_text()
     assert (tmp_path / "out" / "histograms.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -75,11 +75,11 @@ def test_every_kind_of_damage_is_found(whole: Path) -> None:
     assert found["label_conflict"] == found["leak"]
     assert found["similar"] == [f"{val}/wave/0.mp4 = {train}/wave/3.mp4"]
     assert not report.usable
-    assert any("also training videos" in reason for reason in report.reasons)
+    assert any("1 of 4 test videos" in reason for reason in report.reasons)
     assert any("2 of 9 train videos" in reason for reason in report.reasons)
 
 
-def test_files_that_are_no_videos_by_their_name_are_told(whole: Path) -> None:
+def test_files_without_the_suffix_of_a_video_are_reported(whole: Path) -> None:
     (whole / "train" / "clap" / "notes.txt").write_text("to do")
     report = check(whole, workers=1)
     assert kinds(report) == {"ignored": [f"{whole}/train/clap/notes.txt"]}
@@ -104,26 +104,26 @@ def test_listed_frames_and_missing_files(whole: Path) -> None:
 
 
 def test_command_prints_and_fails(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_check(str(whole), out=tmp_path / "out", json=True, workers=1)
+    data_verbs.check(str(whole), out=tmp_path / "out", json=True, workers=1)
     assert json.loads(capsys.readouterr().out)["usable"]
     for path in (whole / "val/wave").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(UserError, match="is unusable: 2 of 4 val videos are missing or unreadable"):
-        run_check(str(whole), out=tmp_path / "out", workers=1)
+    with pytest.raises(UserError, match="unusable: 2 of 4 val videos"):
+        data_verbs.check(str(whole), out=tmp_path / "out", workers=1)
     assert "UNUSABLE" in capsys.readouterr().out
 
 
 def test_a_second_check_looks_only_at_what_changed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
-    def spy(path: str) -> FileFacts:
+    def spy(path: str) -> FileProbe:
         looked.append(Path(path).name)
-        return examine(path)
+        return probe_file(path)
 
-    monkeypatch.setattr(checking, "examine", spy)
+    monkeypatch.setattr(checking, "probe_file", spy)
     first = check(whole, workers=1)
     assert len(looked) == 12
-    assert check(whole, workers=1).facts == first.facts
+    assert check(whole, workers=1).files == first.files
     assert len(looked) == 12
     (whole / "train/clap/2.mp4").write_bytes(encode(textured(30)))
     os.utime(whole / "train/wave/1.mp4", ns=(1, 1))
@@ -133,17 +133,17 @@ def test_a_second_check_looks_only_at_what_changed(whole: Path, monkeypatch: pyt
     assert len(looked) == 26
 
 
-def test_facts_survive_an_interrupted_write(whole: Path) -> None:
+def test_the_cache_survives_an_interrupted_write(whole: Path) -> None:
     report = check(whole, workers=1)
-    store = FactStore(whole)
+    store = ProbeCache(whole)
     store.path.write_text(store.path.read_text()[:-40])
-    again = FactStore(whole)
-    assert sum(again.get(one.path) == one for one in report.facts) == 11
+    again = ProbeCache(whole)
+    assert sum(again.get(one.path) == one for one in report.files) == 11
 
 
-def facts(**values: object) -> FileFacts:
+def probe(**values: object) -> FileProbe:
     usual = {"frames": 100, "fps": 25.0, "measured_fps": 25.0, "duration": 4.0, "header_duration": 4.0}
-    return FileFacts("a.mp4", 1, 1, "ok", **(usual | values))
+    return FileProbe("a.mp4", 1, 1, "ok", **(usual | values))
 
 
 @pytest.mark.parametrize(
@@ -159,22 +159,29 @@ def facts(**values: object) -> FileFacts:
     ],
 )
 def test_odd_rate(values: dict[str, object], odd: bool) -> None:
-    assert odd_rate(facts(**values)) is odd
+    assert has_odd_rate(probe(**values)) is odd
 
 
 @pytest.mark.parametrize(("header", "cut"), [(4.0, False), (4.3, False), (5.0, True), (None, False), (3.0, False)])
 def test_truncated(header: float | None, cut: bool) -> None:
-    assert truncated(facts(header_duration=header)) is cut
+    assert is_truncated(probe(header_duration=header)) is cut
 
 
-def test_examine_a_folder_of_images(tmp_path: Path) -> None:
+def test_probe_a_folder_of_images(tmp_path: Path) -> None:
     from videos import jpeg
 
     for number, picture in enumerate(textured(1)[:9]):
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(picture))
-    found = examine(str(tmp_path))
+    found = probe_file(str(tmp_path))
     assert (found.status, found.frames, found.container) == ("ok", 9, "images")
-    assert examine(str(tmp_path / "none")).status == "missing"
+    assert probe_file(str(tmp_path / "none")).status == "missing"
+
+
+def test_probe_a_video_in_a_shard_that_ends_early(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(600))
+    found = probe_file(f"{tmp_path}/a.tar::512+200")
+    assert (found.status, found.size) == ("unreadable", 600)
+    assert "88 of" in found.problem
 
 
 def square_or_die(number: int) -> int:
@@ -195,7 +202,7 @@ def test_lsa64_is_listed_and_decodes_as_its_index_says(shared: Path) -> None:
 
     root = shared / "data" / "lsa64"
     rows = list(csv.DictReader((root / "index.csv").open()))[::32]
-    found = [examine(str(root / row["path"])) for row in rows]
+    found = [probe_file(str(root / row["path"])) for row in rows]
     assert all(one.status == "ok" for one in found)
     assert [one.frames for one in found] == [int(row["frames"]) for row in rows]
     assert len({one.digest for one in found}) == len(rows)

@@ -1,14 +1,13 @@
 """`check` on what a list says: one path in several rows, parts of files, folders of images."""
 
 import os
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fixformer.data.audit.check import CheckReport, check
-from fixformer.data.audit.facts import FactStore, examine
+from fixformer.data.audit.probe import ProbeCache, probe_file
 from videos import encode, jpeg, textured
 
 
@@ -25,7 +24,7 @@ def clips(tmp_path: Path) -> Path:
 def found(folder: Path, header: str, *rows: str) -> tuple[CheckReport, dict[str, list[str]]]:
     (folder / "list.csv").write_text("\n".join([header, *rows]) + "\n")
     report = check(folder / "list.csv", workers=1)
-    return report, {finding.kind: finding.items for finding in report.findings}
+    return report, {issue.kind: issue.items for issue in report.issues}
 
 
 def test_one_path_in_training_and_test_is_a_leak(clips: Path) -> None:
@@ -48,8 +47,9 @@ def test_parts_of_a_file_leak_where_they_overlap(clips: Path) -> None:
 def test_a_part_outside_its_file_is_reported_and_counts_as_unreadable(clips: Path) -> None:
     rows = ["0.mp4,a,train,0,0.5", "1.mp4,b,train,0,9", "2.mp4,a,val,100,110", "3.mp4,b,val,0.2,0.9"]
     report, kinds = found(clips, "path,label,split,start,end", *rows)
-    (outside,) = kinds["outside"]
-    assert re.fullmatch(rf"{clips}/2.mp4: .* from 100 s to 110 s .* 0.96 s", outside)
+    [outside] = kinds["outside"]
+    assert outside.startswith(f"{clips}/2.mp4: ")
+    assert all(value in outside for value in ("100 s", "110 s", "0.96 s"))
     assert report.reasons == ["1 of 2 val videos are missing or unreadable"]
 
 
@@ -67,19 +67,19 @@ def test_folders_of_images_of_one_size_are_not_one_video(tmp_path: Path) -> None
             (root / place / f"{number}.ppm").write_bytes(bitmap(picture))
     report = check(root, workers=1)
     assert report.usable, report.reasons
-    assert not report.findings
+    assert not report.issues
 
 
-def test_facts_about_a_folder_end_when_an_image_is_written_again(tmp_path: Path) -> None:
+def test_the_probe_of_a_folder_is_invalid_when_an_image_is_written_again(tmp_path: Path) -> None:
     data = jpeg(textured(1)[0])
     for number in range(8):
         (tmp_path / f"{number}.jpg").write_bytes(data)
-    store = FactStore(tmp_path)
-    store.add([examine(str(tmp_path))])
+    store = ProbeCache(tmp_path)
+    store.add([probe_file(str(tmp_path))])
     assert store.get(str(tmp_path)) is not None
     (tmp_path / "3.jpg").write_bytes(data[:100])
     assert store.get(str(tmp_path)) is None
-    assert examine(str(tmp_path)).status == "damaged"
+    assert probe_file(str(tmp_path)).status == "damaged"
     (tmp_path / "3.jpg").write_bytes(data)
     os.utime(tmp_path / "3.jpg", ns=(1, 1))
     assert store.get(str(tmp_path)) is None
@@ -91,7 +91,7 @@ def test_folders_with_the_same_pictures_are_the_same(tmp_path: Path) -> None:
         for number, picture in enumerate(textured(1)[:8]):
             (tmp_path / name / f"{name}{number}.jpg").write_bytes(jpeg(picture))
     (tmp_path / "b" / "._b0.jpg").write_bytes(b"a note of the system")
-    assert examine(str(tmp_path / "a")).digest == examine(str(tmp_path / "b")).digest
+    assert probe_file(str(tmp_path / "a")).digest == probe_file(str(tmp_path / "b")).digest
 
 
 def test_a_set_without_labels_is_reported(clips: Path, tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from fixformer.data.audit import fingerprint as hashing
-from fixformer.data.audit.fingerprint import TIMES, fingerprint, sampled_times, similar_pairs
+from fixformer.data.audit.fingerprint import TIMES, fingerprint, sampled_frames, similar_pairs
 from fixformer.data.video import open_video
 from fixformer.data.video.content import digest_file, digest_of
 from videos import encode, moving_square, textured
 
 
 def print_of(clip_THWC: np.ndarray) -> str:
-    return fingerprint(clip_THWC[sampled_times(len(clip_THWC))])
+    return fingerprint(clip_THWC[sampled_frames(len(clip_THWC))])
 
 
 def found(first: np.ndarray, second: np.ndarray) -> bool:
@@ -62,8 +62,8 @@ def test_pairs_are_compared_in_squares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7, 8, 9, 300])
-def test_sampled_times_are_in_range_and_ordered(frames: int) -> None:
-    times = sampled_times(frames)
+def test_sampled_frames_are_in_range_and_ordered(frames: int) -> None:
+    times = sampled_frames(frames)
     assert len(times) == TIMES
     assert times == sorted(times)
     assert 0 <= times[0]

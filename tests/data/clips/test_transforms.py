@@ -13,7 +13,7 @@ from av.video.frame import VideoFrame
 from fixformer.config import Augment, ClipSpec
 from fixformer.data.clips import transforms
 from fixformer.data.clips.augment import train_clip
-from fixformer.data.video.orientation import Canvas
+from fixformer.data.video.orientation import RgbConverter
 from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import InputError, UserError
 from fixformer.runtime.seeds import generator
@@ -46,7 +46,7 @@ def test_decoders_and_clips_scale_to_the_same_size() -> None:
         clip = torch.zeros(3, 1, height, width, dtype=torch.uint8)
         if max(height, width) <= transforms.MOST_STRETCHED * min(height, width):
             assert transforms.resize_short_side(clip, side).shape[-2:] == scaled_size(width, height, side)[::-1]
-        scaled = Canvas(VideoFrame(width, height, "rgb24"), side)
+        scaled = RgbConverter(VideoFrame(width, height, "rgb24"), side)
         assert scaled.size == scaled_size(width, height, side)
         assert min(scaled.size) == side
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixformer.data.listing import UNLABELLED, ListingError, Sample, load_index
-from fixformer.data.listing.index import FileFinder, split_of_name, stable_order
+from fixformer.data.listing.find_files import FileFinder
 from fixformer.data.listing.load import detect_kind
-from fixformer.data.listing.split import split_by_seed
+from fixformer.data.listing.split import split_by_seed, split_of_name, stable_order
 from fixformer.errors import UnknownName, UserError
 
 
@@ -82,7 +82,7 @@ class TestFolders:
     def test_group_missing_for_a_video(self, tmp_path: Path) -> None:
         touch(tmp_path, "a/1.mp4", "a/2.mp4", "b/3.mp4")
         write_csv(tmp_path / "groups.csv", [{"path": "a/1.mp4", "group": 1}])
-        with pytest.raises(ListingError, match=r"2 of 3 videos have no group"):
+        with pytest.raises(ListingError, match=r"2 of 3 .*'a/2\.mp4'"):
             load_index(tmp_path)
 
     def test_folders_of_frames_are_videos(self, tmp_path: Path) -> None:
@@ -119,21 +119,21 @@ class TestFolders:
         touch(tmp_path, "train/a/1.mp4", "train/b/1.mp4", "val/a/1.mp4", "val/b/1.mp4")
         (tmp_path / "train" / "c").mkdir()
         (tmp_path / "val" / "c").mkdir()
-        with pytest.raises(ListingError, match=r"class 'c' has no video in train"):
+        with pytest.raises(ListingError, match=r"'c' .*train"):
             load_index(tmp_path)
         assert len(load_index(tmp_path, strict=False).problems) == 2
 
     def test_one_class(self, tmp_path: Path) -> None:
         touch(tmp_path, "a/1.mp4", "a/2.mp4")
-        with pytest.raises(ListingError, match=r"only one class \('a'\)"):
+        with pytest.raises(ListingError, match=r"one class \('a'\)"):
             load_index(tmp_path)
 
     def test_labels_that_differ_between_splits(self, tmp_path: Path) -> None:
         touch(tmp_path, "train/a/1.mp4", "train/b/1.mp4", "val/a/1.mp4", "val/c/1.mp4")
-        with pytest.raises(ListingError, match=r"label 'c' of val is not a label of train"):
+        with pytest.raises(ListingError, match=r"'c' of val .*train"):
             load_index(tmp_path)
         doubtful = load_index(tmp_path, strict=False)
-        assert any("'b' of train has no folder in val" in problem for problem in doubtful.problems)
+        assert any("'b' of train" in problem and "val" in problem for problem in doubtful.problems)
         with pytest.raises(ListingError):
             doubtful.require_trainable()
 
@@ -186,13 +186,13 @@ class TestCsv:
         [
             ([{"path": "1.mp4", "label": "a", "split": "elsewhere"}], "split 'elsewhere'"),
             ([{"path": "1.mp4", "label": "a", "start": "soon", "split": "train"}], "start 'soon'"),
-            ([{"path": "1.mp4", "label": "a", "split": "train"}], "only one class"),
+            ([{"path": "1.mp4", "label": "a", "split": "train"}], "one class"),
             (
                 [
                     {"path": "1.mp4", "label": "a", "split": "train"},
                     {"path": "1.mp4", "label": "b", "split": "val"},
                 ],
-                "label 'b' of val has no training row",
+                "'b' of val",
             ),
         ],
     )
@@ -257,7 +257,7 @@ class TestPublished:
         one = load_index(shared / "data/lsa64", recording_set=1)
         assert (len(one.samples), len(one.labels)) == (1150, 23)
         assert set(one.counts("test").values()) == {10}
-        with pytest.raises(ListingError, match="recording set 5"):
+        with pytest.raises(ListingError, match="recording set 5 "):
             load_index(shared / "data/lsa64", recording_set=5)
 
 
@@ -276,7 +276,7 @@ def test_ssv2_files_are_found_and_missing_ones_listed(tmp_path: Path) -> None:
     assert [(s.id, s.label) for s in index.samples] == [("7", 1)]
     assert [s.id for s in index.missing_in("train")] == ["8"]
     assert index.labels == ["Closing something", "Holding something"]
-    with pytest.raises(ListingError, match="1 of 2 classes have no training video"):
+    with pytest.raises(ListingError, match=r"1 of 2 classes.*'Closing something'"):
         index.require_trainable()
 
 
@@ -289,7 +289,7 @@ def test_ssv2_labels_may_be_given_in_another_order(tmp_path: Path) -> None:
 
 
 def test_ssv2_without_any_file(tmp_path: Path) -> None:
-    with pytest.raises(ListingError, match=r"none of the 2 videos.*'7.webm'; give videos="):
+    with pytest.raises(ListingError, match=r"2 videos.*'7\.webm'.*videos="):
         load_index(ssv2(tmp_path, []))
 
 
@@ -300,7 +300,7 @@ def test_ssv2_template_without_label(tmp_path: Path) -> None:
     with pytest.raises(ListingError, match=r"'Juggling \[something\]' of video 7"):
         load_index(tmp_path)
     path.write_text("[{")
-    with pytest.raises(ListingError, match="not valid JSON"):
+    with pytest.raises(ListingError, match=r"train\.json.*JSON"):
         load_index(tmp_path)
 
 
@@ -327,7 +327,7 @@ def test_two_sets_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
     for name in ("400", "600"):
         row = {"label": "a", "youtube_id": "x", "time_start": 3, "time_end": 13, "split": "val"}
         write_csv(tmp_path / f"kinetics-{name}_val.csv", [row])
-    with pytest.raises(ListingError, match="both list the val split"):
+    with pytest.raises(ListingError, match=r"kinetics-400_val\.csv.*kinetics-600_val\.csv.*val split"):
         load_index(tmp_path, require_files=False)
 
 
@@ -340,7 +340,7 @@ def test_list_with_spaces_two_columns_and_stems(tmp_path: Path) -> None:
     assert index.samples[2].path.endswith("three.webm")
     assert index.labels == ["0", "1"]
     (tmp_path / "category.txt").write_text("only one\n")
-    with pytest.raises(ListingError, match="label 1 is listed"):
+    with pytest.raises(ListingError, match=r"label 1 .*category\.txt"):
         load_index(tmp_path)
     (tmp_path / "train_list.txt").write_text("two.mp4 1\nno label here\n")
     with pytest.raises(ListingError, match="line 2"):
@@ -368,10 +368,10 @@ def test_a_split_loses_nothing_and_divides_no_group(labels: list[int], seed: int
 def test_nothing_found_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(ListingError, match=r"looked for \*labels.json.*youtube_id.*train/CLASS"):
         load_index(tmp_path)
-    with pytest.raises(ListingError, match="no such file or directory"):
+    with pytest.raises(ListingError, match="absent"):
         load_index(tmp_path / "absent")
     touch(tmp_path, "a/readme.txt")
-    with pytest.raises(ListingError, match=r"no video found.*\.mp4"):
+    with pytest.raises(ListingError, match=r"CLASS/\*.*\.mp4"):
         load_index(tmp_path, kind="folders")
 
 

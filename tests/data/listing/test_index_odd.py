@@ -48,7 +48,7 @@ class TestGroups:
     def test_none_for_any_video(self, tmp_path: Path, row: str) -> None:
         touch(tmp_path, "a/1.mp4", "a/2.mp4", "b/1.mp4", "b/2.mp4")
         (tmp_path / "groups.csv").write_text(f"path,group\n{row}\n")
-        with pytest.raises(ListingError, match=r"gives no video of .* a group; .* like 'a/1.mp4'"):
+        with pytest.raises(ListingError, match=r"groups\.csv.*'a/1\.mp4'"):
             load_index(tmp_path)
 
 
@@ -67,7 +67,7 @@ class TestFolders:
     @pytest.mark.parametrize("loose", ["train/loose.mp4", "loose.mp4", "test/loose.mp4"])
     def test_videos_outside_the_classes_are_a_problem(self, tmp_path: Path, loose: str) -> None:
         touch(tmp_path, *(f"{split}/{c}/1.mp4" for split in ("train", "val", "test") for c in "ab"), loose)
-        with pytest.raises(ListingError, match=r"1 videos lie in .* outside its class folders, first 'loose.mp4'"):
+        with pytest.raises(ListingError, match=r"1, first 'loose\.mp4'"):
             load_index(tmp_path)
 
     def test_what_is_no_video_by_its_name_is_counted(self, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ class TestTables:
     def test_rows_without_label_or_path(self, tmp_path: Path) -> None:
         touch(tmp_path, "1.mp4", "2.mp4")
         (tmp_path / "x.csv").write_text("path,label,split\n1.mp4,a,train\n2.mp4,b,train\n,b,train\n,,\n2.mp4,,train\n")
-        with pytest.raises(ListingError, match=r"1 training rows in .* have no label, first '2.mp4'"):
+        with pytest.raises(ListingError, match=r"1 training rows.*'2\.mp4'"):
             load_index(tmp_path)
         index = load_index(tmp_path, strict=False)
         assert [s.path for s in index.missing] == [""]
@@ -93,7 +93,7 @@ class TestTables:
 
     def test_an_unlabelled_training_video_is_not_trained_on(self) -> None:
         samples = [Sample("1", 0, "train", "1"), Sample("2", UNLABELLED, "train", "2")]
-        with pytest.raises(ListingError, match=r"1 training videos in .* have no label, first '2'"):
+        with pytest.raises(ListingError, match=r"1 training videos.*'2'"):
             Index(Path("set"), "kinetics", samples, ["a"]).require_trainable()
 
     def test_label_names_beside_the_table(self, tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ class TestTables:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (b"path,label\n", "no row below"),
-            (b"path,label\n1.mp4,\n", "no row in .* has a label"),
-            (b"path,label\n1.mp4,caf\xe9\n", r"not UTF-8 text \(byte 0xe9 at 20\)"),
-            (b"path,label\n" + b"1" * 200_000 + b",a\n", "is not a table: field larger"),
+            (b"path,label\n", r"x\.csv has .*no rows"),
+            (b"path,label\n1.mp4,\n", "no row .*label"),
+            (b"path,label\n1.mp4,caf\xe9\n", "UTF-8.*0xe9 at 20"),
+            (b"path,label\n" + b"1" * 200_000 + b",a\n", "field larger"),
         ],
     )
     def test_odd_tables(self, tmp_path: Path, content: bytes, message: str) -> None:
@@ -128,17 +128,17 @@ class TestTables:
 
     def test_kinetics_without_ids(self, tmp_path: Path) -> None:
         path = write_csv(tmp_path / "train.csv", [{"label": "a", "time_start": 0, "time_end": 1}])
-        with pytest.raises(ListingError, match="no youtube_id column"):
+        with pytest.raises(ListingError, match="youtube_id"):
             load_index(path, kind="kinetics")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("labels", b'{"a": "x"}', "label 'a' .* has no number but 'x'"),
-        ("train", b"[5]", "has no id: 5"),
+        ("labels", b'{"a": "x"}', "'a'.*'x'"),
+        ("train", b"[5]", "id: 5"),
         ("train", b'[{"id": 1, "template": 5}]', "template 5 of video 1"),
-        ("train", b'[{"id": "1", "template": "caf\xe9"}]', "not UTF-8 text"),
+        ("train", b'[{"id": "1", "template": "caf\xe9"}]', "UTF-8"),
     ],
 )
 def test_odd_ssv2(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixformer.config import ClipSpec, DataConfig
-from fixformer.data.audit.check import learn
-from fixformer.data.audit.facts import FactStore
+from fixformer.data.audit.check import probe_files
+from fixformer.data.audit.probe import ProbeCache
 from fixformer.data.listing import Index, Sample
 from fixformer.data.listing.shards import ShardSet, is_shard_set, load_shards, read_index
 from fixformer.data.loading import shard_stream, train_loader, view_loader
@@ -97,10 +97,10 @@ def test_shards_are_listed_and_opened_like_files(shards: ShardSet, source: Path)
 def test_a_check_looks_into_shards(shards: ShardSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIXFORMER_CACHE", str(tmp_path))
     index = load_shards(shards.root)
-    found = learn(index, FactStore(shards.root), workers=1)
+    found = probe_files(index, ProbeCache(shards.root), workers=1)
     assert {one.path: one.frames for one in found} == {sample.path: sample.frames for sample in index.samples}
     assert len({one.digest for one in found}) == len(found)
-    assert all(FactStore(shards.root).get(one.path) == one for one in found)
+    assert all(ProbeCache(shards.root).get(one.path) == one for one in found)
 
 
 def test_webdataset_reads_them(shards: ShardSet) -> None:

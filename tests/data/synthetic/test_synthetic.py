@@ -1,4 +1,4 @@
-"""The motions set: SSv2's layout, the same bytes per seed, and nothing to be learnt from the middle frame."""
+"""The motions set: SSv2's layout, the same bytes per seed, and nothing to learn from the middle frame."""
 
 import hashlib
 import json
@@ -10,11 +10,11 @@ import pytest
 
 from fixformer.data.listing import load_index
 from fixformer.data.synthetic import frame_probe, linear_probe, make_clip, make_motions, motion_labels, picture_features
-from fixformer.data.synthetic import motions as synthetic
 from fixformer.data.synthetic.motions import PAIRS, TEMPLATES, VIDEOS
 from fixformer.data.synthetic.scene import make_scene
 from fixformer.data.video import open_video
 from fixformer.errors import UserError
+from fixformer.runtime.pools import processors
 
 SIZE = (48, 64)
 
@@ -127,4 +127,4 @@ def test_bad_requests(motions: Path, tmp_path: Path) -> None:
 
 def test_processors_are_counted_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert synthetic._processors() == os.cpu_count()
+    assert processors() == os.cpu_count()

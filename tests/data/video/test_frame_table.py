@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixformer.data.video.frame_table import FrameTable, PacketRow, on_show
+from fixformer.data.video.frame_table import FrameTable, PacketRow, frames_at
 
 
 @st.composite
@@ -47,9 +47,9 @@ def test_equal_times_are_ambiguous() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=20), st.lists(st.floats(0, 30), min_size=1, max_size=10))
-def test_on_show_is_the_last_frame_that_began(gaps: list[float], moments: list[float]) -> None:
+def test_frames_at_is_the_last_frame_that_began(gaps: list[float], moments: list[float]) -> None:
     times = np.concatenate([[0.0], np.cumsum(gaps)])
-    for moment, index in zip(moments, on_show(times, moments), strict=True):
+    for moment, index in zip(moments, frames_at(times, moments), strict=True):
         assert times[index] <= moment + 1e-5
         assert index == len(times) - 1 or times[index + 1] > moment
 
@@ -57,5 +57,5 @@ def test_on_show_is_the_last_frame_that_began(gaps: list[float], moments: list[f
 @pytest.mark.parametrize("fps", [12, 23.976, 29.97, 30, 59.94])
 def test_a_time_computed_from_a_number_finds_its_frame(fps: float) -> None:
     times = np.arange(1000) / fps
-    assert on_show(times, [i / fps for i in range(1000)]) == list(range(1000))
-    assert on_show(np.round(times, 6), list(times)) == list(range(1000))
+    assert frames_at(times, [i / fps for i in range(1000)]) == list(range(1000))
+    assert frames_at(np.round(times, 6), list(times)) == list(range(1000))

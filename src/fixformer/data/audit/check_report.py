@@ -1,45 +1,48 @@
-"""The report of a check: text for people, JSON for programs, histograms for the eye."""
+"""The report of a check: text for people, JSON for programs, histograms."""
 
-import sys
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fixformer.data.audit.check import CheckReport, check
-from fixformer.data.audit.facts import FileFacts
-from fixformer.errors import UserError
+from fixformer.data.audit.issues import Issue
+from fixformer.data.audit.probe import FileProbe
 from fixformer.runtime.figures import new_figure, save_figure
 from fixformer.runtime.files import write_json, write_text
 
-SHOWN = 10
+MOST_SIZES = 10  # frame sizes in a summary; a set from the web has hundreds
 
 
-def run_check(data: str, *, out: str | Path | None = None, json: bool = False, **settings: Any) -> None:
-    """`check`, printed; a `UserError`, hence exit status 1, if the set is unusable."""
-    directory = Path(out) if out is not None else Path(f"check-{Path(data).resolve().name}")
-    report = check(data, out=directory, **settings)
-    if json:
-        import json as text
+@dataclass
+class CheckReport:
+    """What a check found. A set that is not `usable` has `reasons`; `issues` are worth reading in any case."""
 
-        print(text.dumps(to_json(report), indent=1))
-    else:
-        print("\n".join(report_lines(report, SHOWN)))
-    print(f"written: {directory}/report.json, report.txt, histograms.png", file=sys.stderr)
-    if not report.usable:
-        raise UserError(f"{data} is unusable: {report.reasons[0]}.")
+    data: str
+    kind: str
+    labels: list[str]
+    splits: dict[str, dict[str, int]]
+    class_counts: dict[str, dict[str, int]]
+    issues: list[Issue]
+    reasons: list[str]
+    files: list[FileProbe] = field(repr=False)
+
+    @property
+    def usable(self) -> bool:
+        return not self.reasons
 
 
 def write_report(report: CheckReport, directory: Path) -> None:
-    write_json(directory / "report.json", to_json(report))
+    """report.json, report.txt and histograms.png; the histograms last, because they need an optional package."""
+    write_json(directory / "report.json", report_json(report))
     write_text(directory / "report.txt", "\n".join(report_lines(report)) + "\n")
     draw_histograms(report, directory / "histograms.png")
 
 
-def to_json(report: CheckReport) -> dict[str, Any]:
-    """Everything but the fingerprints, which only mean something to the cache."""
+def report_json(report: CheckReport) -> dict[str, Any]:
+    """Everything but the fingerprints, which only the cache needs."""
     return {
         "data": report.data,
         "kind": report.kind,
@@ -48,39 +51,41 @@ def to_json(report: CheckReport) -> dict[str, Any]:
         "labels": report.labels,
         "splits": report.splits,
         "class_counts": report.class_counts,
-        "summary": summary(report.facts),
-        "findings": [asdict(finding) for finding in report.findings],
-        "files": [{k: v for k, v in asdict(one).items() if k != "fingerprint"} for one in report.facts],
+        "summary": summary(report.files),
+        "issues": [asdict(issue) for issue in report.issues],
+        "files": [{k: v for k, v in asdict(probe).items() if k != "fingerprint"} for probe in report.files],
     }
 
 
-def summary(facts: list[FileFacts]) -> dict[str, Any]:
-    """Least, median and most of what can be measured; how often each codec and size occurs."""
-    readable = [one for one in facts if one.readable]
-    numbers: dict[str, list[float]] = {
-        "frames": [one.frames for one in readable],
-        "seconds": [one.duration for one in readable],
-        "fps": [rate for one in readable if (rate := one.measured_fps or one.fps)],
-        "short side": [min(one.width, one.height) for one in readable],
-    }
+def summary(files: list[FileProbe]) -> dict[str, Any]:
+    """Minimum, median and maximum of what is measured; how often each codec and size occurs."""
+    readable = [probe for probe in files if probe.readable]
     result: dict[str, Any] = {
         name: [round(float(np.quantile(values, q)), 3) for q in (0, 0.5, 1)]
-        for name, values in numbers.items()
+        for name, values in {"frames": [float(probe.frames) for probe in readable], **_measured(readable)}.items()
         if values
     }
-    result["codecs"] = _tally(one.codec for one in readable)
-    result["sizes"] = dict(list(_tally(f"{one.width}x{one.height}" for one in readable).items())[:SHOWN])
+    result["codecs"] = _tally(probe.codec for probe in readable)
+    sizes = _tally(f"{probe.width}x{probe.height}" for probe in readable)
+    result["sizes"] = dict(list(sizes.items())[:MOST_SIZES])
     return result
 
 
+def _measured(readable: list[FileProbe]) -> dict[str, list[float]]:
+    return {
+        "seconds": [probe.duration for probe in readable],
+        "fps": [rate for probe in readable if (rate := probe.measured_fps or probe.fps)],
+        "short side": [float(min(probe.width, probe.height)) for probe in readable],
+    }
+
+
 def _tally(values: Iterator[str]) -> dict[str, int]:
-    names, counts = np.unique(np.array(list(values), dtype=str), return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return {str(names[i]): int(counts[i]) for i in order}
+    """How often each value occurs, most frequent first."""
+    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
 def report_lines(report: CheckReport, most: int | None = None) -> Iterator[str]:
-    """The readable report, at most so many lines for each finding."""
+    """The report as text, with at most this many items of each issue."""
     verdict = "usable" if report.usable else "UNUSABLE"
     yield f"{report.data} ({report.kind}, {len(report.labels)} classes): {verdict}"
     yield from (f"  because {reason}" for reason in report.reasons)
@@ -89,49 +94,41 @@ def report_lines(report: CheckReport, most: int | None = None) -> Iterator[str]:
     for split, counts in report.splits.items():
         yield f"{split:8}" + "".join(f"{count:12,}" for count in counts.values())
     yield ""
-    for name, value in summary(report.facts).items():
-        yield f"{name}: {_range(value) if isinstance(value, list) else _pairs(value)}"
-    labelled = {split: counts for split, counts in report.class_counts.items() if counts}
-    for split, counts in labelled.items():
-        least, greatest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-        yield f"videos per class, {split}: {counts[least]} ({least}) to {counts[greatest]} ({greatest})"
-    for finding in report.findings:
+    for name, value in summary(report.files).items():
+        if isinstance(value, list):
+            least, median, greatest = value
+            yield f"{name}: {least:g} to {greatest:g}, median {median:g}"
+        else:
+            yield f"{name}: {', '.join(f'{key} {count:,}' for key, count in value.items())}"
+    for split, counts in report.class_counts.items():
+        if counts:
+            rarest, commonest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+            yield f"videos per class, {split}: {counts[rarest]} ({rarest}) to {counts[commonest]} ({commonest})"
+    for issue in report.issues:
         yield ""
-        yield f"{finding.kind}: {len(finding.items) or ''} {finding.message}".replace(":  ", ": ")
-        yield from (f"  {item}" for item in finding.items[:most])
-        if most is not None and len(finding.items) > most:
-            yield f"  ... and {len(finding.items) - most} more"
-    if not report.findings:
+        yield f"{issue.kind} ({len(issue.items)}): {issue.message}" if issue.items else f"{issue.kind}: {issue.message}"
+        yield from (f"  {item}" for item in issue.items[:most])
+        if most is not None and len(issue.items) > most:
+            yield f"  ... and {len(issue.items) - most} more"
+    if not report.issues:
         yield ""
-        yield "nothing wrong was found"
-
-
-def _range(values: list[float]) -> str:
-    least, median, most = values
-    return f"{least:g} to {most:g}, median {median:g}"
-
-
-def _pairs(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        yield "no issues found"
 
 
 def draw_histograms(report: CheckReport, path: Path) -> None:
-    """Lengths, rates, sizes and classes in one picture."""
-    readable = [one for one in report.facts if one.readable]
+    """Durations, frame rates, sizes and classes in one figure."""
+    readable = [probe for probe in report.files if probe.readable]
     figure, axes = new_figure(2, 2)
-    panels: dict[str, list[float]] = {
-        "seconds": [one.duration for one in readable],
-        "frames per second": [rate for one in readable if (rate := one.measured_fps or one.fps)],
-        "shorter side, pixels": [min(one.width, one.height) for one in readable],
-    }
-    for axis, (title, values) in zip(axes.flat, panels.items(), strict=False):
+    *histograms, classes = axes.flat
+    for axis, (title, values) in zip(histograms, _measured(readable).items(), strict=True):
         low, high = min(values, default=0.0), max(values, default=1.0)
+        # a set of equal values would have bins of no width
         spread = (low, high) if high - low > 1e-3 * high else (low - 0.5, high + 0.5)
         axis.hist(values, bins=40, range=spread, color="#4477aa")
         axis.set(xlabel=title, ylabel="videos")
     for split, counts in report.class_counts.items():
-        axes[1, 1].step(range(len(counts)), sorted(counts.values(), reverse=True), where="mid", label=split)
-    axes[1, 1].set(xlabel="classes, largest first", ylabel="videos", ylim=(0, None))
-    axes[1, 1].legend()
-    figure.suptitle(f"{report.data}: {len(readable):,} of {len(report.facts):,} files readable")
+        classes.step(range(len(counts)), sorted(counts.values(), reverse=True), where="mid", label=split)
+    classes.set(xlabel="classes, largest first", ylabel="videos", ylim=(0, None))
+    classes.legend()
+    figure.suptitle(f"{report.data}: {len(readable):,} of {len(report.files):,} files readable")
     save_figure(figure, path)

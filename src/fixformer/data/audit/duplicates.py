@@ -1,74 +1,74 @@
-"""Videos that are in a data set twice: byte for byte, or to the eye."""
+"""Videos that occur twice in a data set: with identical bytes, or with the same pictures."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fixformer.data.audit.facts import FileFacts
 from fixformer.data.audit.fingerprint import similar_pairs
+from fixformer.data.audit.probe import FileProbe
 from fixformer.data.listing import UNLABELLED, Sample
 
-Group = list[Sample]
+SampleGroup = list[Sample]
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Groups of samples of the same content. `similar` are paths: a test video and a training video of other bytes."""
+    """Groups of samples with the same content: in training and test, under several labels, or within one part.
 
-    leaked: list[Group]
-    contradicting: list[Group]
-    repeated: list[Group]
+    `similar` are pairs of paths: a test video and a training video of other bytes that look the same.
+    """
+
+    leaked: list[SampleGroup]
+    contradicting: list[SampleGroup]
+    repeated: list[SampleGroup]
     similar: list[tuple[str, str]]
 
 
-def find_duplicates(samples: list[Sample], by_path: dict[str, FileFacts]) -> Duplicates:
+def find_duplicates(samples: list[Sample], probes: dict[str, FileProbe]) -> Duplicates:
     """Compare content within and between splits, and pictures between training and test."""
-    same = list(_identical(samples, by_path))
+    groups = list(_identical(samples, probes))
+    leaked: list[SampleGroup] = []
+    repeated: list[SampleGroup] = []
+    for group in groups:
+        in_train = {sample.split == "train" for sample in group}
+        (leaked if len(in_train) == 2 else repeated).append(group)
     return Duplicates(
-        leaked=[group for group in same if crosses(sample.split for sample in group)],
-        contradicting=[group for group in same if len({sample.label for sample in group} - {UNLABELLED}) > 1],
-        repeated=[group for group in same if not crosses(sample.split for sample in group)],
-        similar=[pair for pair in _similar(samples, by_path) if by_path[pair[0]].digest != by_path[pair[1]].digest],
+        leaked=leaked,
+        contradicting=[group for group in groups if len({sample.label for sample in group} - {UNLABELLED}) > 1],
+        repeated=repeated,
+        similar=[(a, b) for a, b in _similar(samples, probes) if probes[a].digest != probes[b].digest],
     )
 
 
-def crosses(splits: Iterable[str]) -> bool:
-    """Whether there is a training video among them, and one that is not."""
-    return len({split == "train" for split in splits}) == 2
-
-
-def _identical(samples: list[Sample], by_path: dict[str, FileFacts]) -> Iterator[Group]:
-    """Samples of one content, however often its path is listed; parts of a file are the same where they overlap."""
-    by_content: dict[str, Group] = defaultdict(list)
+def _identical(samples: list[Sample], probes: dict[str, FileProbe]) -> Iterator[SampleGroup]:
+    """Samples of the same content, however often its path is listed; parts of a file only where they overlap."""
+    by_content: dict[str, SampleGroup] = defaultdict(list)
     for sample in samples:
-        by_content[by_path[sample.path].digest or sample.path].append(sample)
+        by_content[probes[sample.path].digest or sample.path].append(sample)
     for group in by_content.values():
         yield from (sorted(part, key=lambda s: s.path) for part in _overlapping(group) if len(part) > 1)
 
 
-def _overlapping(samples: Group) -> Iterator[Group]:
+def _overlapping(samples: SampleGroup) -> Iterator[SampleGroup]:
     """The samples in groups that are connected in time."""
-    group: Group = []
-    reached = -math.inf
-    for sample in sorted(samples, key=_begin):
-        if group and _begin(sample) >= reached:
+    group: SampleGroup = []
+    group_end = -math.inf
+    for sample in sorted(samples, key=lambda s: s.start or 0.0):
+        if group and (sample.start or 0.0) >= group_end:
             yield group
             group = []
         group.append(sample)
-        reached = max(reached, math.inf if sample.end is None else sample.end)
+        group_end = max(group_end, math.inf if sample.end is None else sample.end)
     yield group
 
 
-def _begin(sample: Sample) -> float:
-    return sample.start or 0.0
-
-
-def _similar(samples: list[Sample], by_path: dict[str, FileFacts]) -> Iterator[tuple[str, str]]:
-    seen = [sample for sample in samples if by_path[sample.path].fingerprint]
-    train = list(dict.fromkeys(sample.path for sample in seen if sample.split == "train"))
-    other = list(dict.fromkeys(sample.path for sample in seen if sample.split != "train"))
-    if train and other:
-        prints = [[by_path[path].fingerprint for path in paths] for paths in (other, train)]
+def _similar(samples: list[Sample], probes: dict[str, FileProbe]) -> Iterator[tuple[str, str]]:
+    """(test, training) paths whose fingerprints agree."""
+    decoded = [sample for sample in samples if probes[sample.path].fingerprint]
+    train = list(dict.fromkeys(sample.path for sample in decoded if sample.split == "train"))
+    test = list(dict.fromkeys(sample.path for sample in decoded if sample.split != "train"))
+    if train and test:
+        prints = [[probes[path].fingerprint for path in paths] for paths in (test, train)]
         for i, j, _ in similar_pairs(*prints):
-            yield other[i], train[j]
+            yield test[i], train[j]

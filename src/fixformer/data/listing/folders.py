@@ -3,59 +3,52 @@
 import os
 from pathlib import Path, PurePosixPath
 
-from fixformer.data.listing.index import (
-    SPLIT_NAMES,
-    UNLABELLED,
-    Index,
-    IndexOptions,
-    ListingError,
-    Sample,
-    read_names,
-    walk_folders,
-)
-from fixformer.data.listing.split import split_by_seed
+from fixformer.data.listing.find_files import walk_folders
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
+from fixformer.data.listing.label_files import names_file, read_names
+from fixformer.data.listing.split import SPLIT_NAMES, split_by_seed
 from fixformer.data.listing.tables import GROUP_COLUMNS, read_table
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 
 NAME_FILES = ("labels.txt", "classes.txt", "category.txt")
-SAME = "both need the same class folders"
 
 
 def load_folders(root: Path, options: IndexOptions) -> Index:
     """Every class folder is a label; every video in it, or every folder of frames, is a sample."""
-    return _load(root, options, "folders")
+    return _load(root, options, "folders", VIDEO_SUFFIXES)
 
 
 def load_images(root: Path, options: IndexOptions) -> Index:
     """ImageNet-style folders: every image is a video of one frame."""
-    return _load(root, options, "images")
+    return _load(root, options, "images", IMAGE_SUFFIXES)
 
 
-def _load(root: Path, options: IndexOptions, kind: str) -> Index:
+def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]) -> Index:
     if not root.is_dir():
-        raise ListingError(f"{root} is a file; the kind {kind} needs the directory of the class folders.")
+        raise ListingError(f"{root} is a file; kind {kind} needs the directory of the class folders.")
     folders = split_folders(root)
+    problems = [problem for folder in [root, *folders.values()] if (problem := _loose_files(folder, suffixes))]
     ignored: list[str] = []
-    problems = [problem for folder in [root, *folders.values()] if (problem := _loose(folder, kind))]
-    if set(folders) == {"train"}:
-        labels = _names_file(root, options) or _classes_of(folders["train"])
-        samples = _of_split(root, folders["train"], "train", labels, kind, ignored)
-        samples = split_by_seed(samples, options.seed, options.val_fraction, _groups(root, samples), problems)
-    elif folders:
+    path = names_file(root, options, NAME_FILES)
+    names = read_names(path) if path else []
+    if set(folders) - {"train"}:
         per_split = {split: _classes_of(folder) for split, folder in folders.items()}
-        labels = _labels(root, options, per_split, problems)
+        labels = _merge_labels(root, names, per_split, problems)
         samples = [
-            s for split, folder in folders.items() for s in _of_split(root, folder, split, labels, kind, ignored)
+            sample
+            for split, folder in folders.items()
+            for sample in _of_split(root, folder, split, labels, suffixes, ignored)
         ]
     else:
-        labels = _names_file(root, options) or _classes_of(root)
-        samples = _of_split(root, root, "train", labels, kind, ignored)
+        train = folders.get("train", root)
+        labels = names or _classes_of(train)
+        samples = _of_split(root, train, "train", labels, suffixes, ignored)
         samples = split_by_seed(samples, options.seed, options.val_fraction, _groups(root, samples), problems)
     if not samples:
         what = "image" if kind == "images" else "video"
         raise ListingError(
             f"no {what} found in {root}; looked for train/CLASS/*, val/CLASS/* and CLASS/* "
-            f"with suffixes {' '.join(sorted(IMAGE_SUFFIXES if kind == 'images' else VIDEO_SUFFIXES))}."
+            f"with suffixes {' '.join(sorted(suffixes))}."
         )
     problems += _empty_classes(root, samples, labels, folders)
     return Index(root, kind, samples, labels, [], problems, sorted(set(ignored)))
@@ -68,7 +61,7 @@ def split_folders(root: Path) -> dict[str, Path]:
         split = SPLIT_NAMES.get(folder.name.lower())
         if folder.is_dir() and split:
             if split in found:
-                raise ListingError(f"both {found[split].name!r} and {folder.name!r} in {root} mean the {split} split.")
+                raise ListingError(f"both {found[split].name!r} and {folder.name!r} in {root} are the {split} split.")
             found[split] = folder
     return found
 
@@ -77,59 +70,48 @@ def _classes_of(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _labels(root: Path, options: IndexOptions, per_split: dict[str, list[str]], problems: list[str]) -> list[str]:
+def _merge_labels(root: Path, given: list[str], per_split: dict[str, list[str]], problems: list[str]) -> list[str]:
+    """The labels of all splits; a label that only some splits have is a problem."""
     first = "train" if "train" in per_split else next(iter(per_split))
-    labels = _names_file(root, options) or per_split[first]
+    labels = given or per_split[first]
     for split, names in per_split.items():
         extra = [name for name in names if name not in labels]
         absent = [name for name in labels if name not in names]
         if split == "test" and not names:
-            continue
+            continue  # an unlabelled test folder
         if extra:
-            problems.append(
-                f"label {extra[0]!r} of {split} is not a label of {first} in {root} ({len(extra)} such); {SAME}."
-            )
+            where = f"label {extra[0]!r} of {split} is not a label of {first} in {root} ({len(extra)} such)"
+            problems.append(f"{where}; both need the same class folders.")
         if absent:
-            problems.append(
-                f"label {absent[0]!r} of {first} has no folder in {split} of {root} ({len(absent)} such); {SAME}."
-            )
+            where = f"label {absent[0]!r} of {first} has no folder in {split} of {root} ({len(absent)} such)"
+            problems.append(f"{where}; both need the same class folders.")
         labels = labels + extra
     return labels
 
 
-def _names_file(root: Path, options: IndexOptions) -> list[str] | None:
-    candidates = [options.labels] if options.labels else [root / name for name in NAME_FILES]
-    for path in candidates:
-        if path and path.is_file():
-            return read_names(path)
-    return None
-
-
-def _of_split(root: Path, folder: Path, split: str, labels: list[str], kind: str, ignored: list[str]) -> list[Sample]:
+def _of_split(
+    root: Path, folder: Path, split: str, labels: list[str], suffixes: frozenset[str], ignored: list[str]
+) -> list[Sample]:
+    """The samples of all class folders; of a test folder without classes, unlabelled ones."""
     number = {name: i for i, name in enumerate(labels)}
-    samples: list[Sample] = []
+    found: list[tuple[Path, int]] = []
     for name in _classes_of(folder):
         if name not in number:
             raise ListingError(f"folder {folder / name} is not in the list of labels; add {name!r} or remove it.")
-        samples += [_sample(root, path, number[name], split) for path in _videos_in(folder / name, kind, ignored)]
-    if not samples and split == "test":
-        samples = [_sample(root, path, UNLABELLED, split) for path in _videos_in(folder, kind, ignored)]
-    return samples
+        found += [(path, number[name]) for path in _videos_in(folder / name, suffixes, ignored)]
+    if not found and split == "test":
+        found = [(path, UNLABELLED) for path in _videos_in(folder, suffixes, ignored)]
+    return [Sample(str(path), label, split, path.relative_to(root).as_posix()) for path, label in found]
 
 
-def _sample(root: Path, path: Path, label: int, split: str) -> Sample:
-    return Sample(str(path), label, split, path.relative_to(root).as_posix())
-
-
-def _videos_in(folder: Path, kind: str, ignored: list[str]) -> list[Path]:
-    """Videos and folders of frames (or images), sorted; files that are neither are added to `ignored`."""
-    wanted = IMAGE_SUFFIXES if kind == "images" else VIDEO_SUFFIXES
+def _videos_in(folder: Path, suffixes: frozenset[str], ignored: list[str]) -> list[Path]:
+    """Videos and folders of frames (or single images), sorted; other files are added to `ignored`."""
     found: list[Path] = []
     for at, names in walk_folders(folder):
-        frames = kind == "folders" and at != folder and has_images(names)
-        found += [at] if frames else []
-        known = wanted | IMAGE_SUFFIXES if frames else wanted
-        found += [at / name for name in names if _suffix(name) in wanted]
+        is_frames = suffixes == VIDEO_SUFFIXES and at != folder and has_images(names)
+        found += [at] if is_frames else []
+        known = suffixes | IMAGE_SUFFIXES if is_frames else suffixes
+        found += [at / name for name in names if _suffix(name) in suffixes]
         ignored += [str(at / name) for name in names if _suffix(name) not in known]
     return sorted(found)
 
@@ -138,21 +120,19 @@ def _suffix(name: str) -> str:
     return os.path.splitext(name)[1].lower()
 
 
-def _loose(folder: Path, kind: str) -> str | None:
-    """What is said of videos beside the class folders, which have no class; only a test folder may be all of them."""
-    suffixes = IMAGE_SUFFIXES if kind == "images" else VIDEO_SUFFIXES
-    classes = _classes_of(folder)
-    if SPLIT_NAMES.get(folder.name.lower()) == "test" and not classes:
+def has_images(names: list[str]) -> bool:
+    return any(_suffix(name) in IMAGE_SUFFIXES for name in names)
+
+
+def _loose_files(folder: Path, suffixes: frozenset[str]) -> str | None:
+    """The problem of videos outside the class folders, which have no class; a test folder may hold nothing else."""
+    if SPLIT_NAMES.get(folder.name.lower()) == "test" and not _classes_of(folder):
         return None
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith("."))
     loose = [name for name in names if _suffix(name) in suffixes]
     if not loose:
         return None
-    return f"{len(loose)} videos lie in {folder} outside its class folders, first {loose[0]!r}; move or remove them."
-
-
-def has_images(names: list[str]) -> bool:
-    return any(_suffix(name) in IMAGE_SUFFIXES for name in names)
+    return f"videos outside the class folders of {folder} ({len(loose)}, first {loose[0]!r}); move or remove them."
 
 
 def _groups(root: Path, samples: list[Sample]) -> dict[str, str]:
@@ -163,17 +143,17 @@ def _groups(root: Path, samples: list[Sample]) -> dict[str, str]:
     table = read_table(path)
     column = table.column(GROUP_COLUMNS)
     if column is None or "path" not in table.columns:
-        raise ListingError(f"{path} needs the columns path and group, it has {', '.join(table.columns)}.")
-    groups = {_relative(row["path"], root): row[column] for row in table.rows if row[column]}
+        raise ListingError(f"{path} needs the columns path and group; it has {', '.join(table.columns)}.")
+    groups: dict[str, str] = {}
+    for row in table.rows:
+        name = PurePosixPath(row["path"].replace("\\", "/"))
+        name = name.relative_to(root) if name.is_relative_to(root) else name
+        if row[column]:
+            groups[name.as_posix()] = row[column]
     if not any(sample.id in groups for sample in samples):
         first = samples[0].id if samples else "CLASS/video.mp4"
-        raise ListingError(f"{path} gives no video of {root} a group; a path is written like {first!r}.")
+        raise ListingError(f"{path} has no group for any video of {root}; write paths like {first!r}.")
     return groups
-
-
-def _relative(text: str, root: Path) -> str:
-    path = PurePosixPath(text.replace("\\", "/"))
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
 def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders: dict[str, Path]) -> list[str]:
@@ -184,8 +164,6 @@ def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders
         used = {s.label for s in samples if s.split == split}
         empty = [name for i, name in enumerate(labels) if i not in used]
         if empty and UNLABELLED not in used:
-            problems.append(
-                f"class {empty[0]!r} has no video in {split} of {root} ({len(empty)} such classes); add some or remove "
-                "the folder."
-            )
+            where = f"class {empty[0]!r} has no video in {split} of {root} ({len(empty)} such classes)"
+            problems.append(f"{where}; add some or remove the folder.")
     return problems

@@ -3,25 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fixformer.data.listing.index import (
-    UNLABELLED,
-    FileFinder,
-    Index,
-    IndexOptions,
-    ListingError,
-    Sample,
-    located,
-    placed,
-    read_names,
-    split_of_name,
-)
+from fixformer.data.listing.find_files import FileFinder, locate
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
+from fixformer.data.listing.label_files import read_names
+from fixformer.data.listing.split import split_of_name
 from fixformer.data.listing.tables import Row, Table, header, read_table
 
 ANNOTATION_FOLDERS = ("", "annotations")
 
 
 def annotation_files(root: Path) -> list[Path]:
-    """The CSVs with a youtube_id column; one file itself, or those of a directory."""
+    """The CSVs with a youtube_id column: the given file, or those of a directory."""
     if root.is_file():
         return [root]
     for name in ANNOTATION_FOLDERS:
@@ -39,17 +31,22 @@ def load_kinetics(root: Path, options: IndexOptions) -> Index:
     tables = [read_table(path) for path in files]
     lacking = next((table.path for table in tables if "youtube_id" not in table.columns), None)
     if lacking:
-        raise ListingError(f"{lacking} has no youtube_id column, so it is no list of Kinetics.")
+        raise ListingError(f"{lacking} has no youtube_id column, so it is not a Kinetics list.")
     folder = root.parent if root.is_file() else root
     labels = read_names(options.labels) if options.labels else _names(tables)
-    samples = [s for table in tables for s in _samples(table, labels)]
+    number = {name: i for i, name in enumerate(labels)}
+    samples = [_sample(row, number, table) for table in tables for row in table.rows]
     repeated = _repeated_split(files, tables)
-    problems = [repeated] if repeated else []
-    videos = options.videos or folder
-    if not options.require_files:
-        return Index(folder, "kinetics", placed(samples, videos), labels, [], problems)
-    present, missing = _locate(samples, labels, FileFinder(videos))
-    return Index(folder, "kinetics", present, labels, missing, problems)
+
+    def find(finder: FileFinder, sample: Sample) -> str | None:
+        name = labels[sample.label] if sample.label != UNLABELLED else ""
+        prefer = (sample.split, name, name.replace(" ", "_"))
+        return finder.by_stem(sample.id, prefer) or finder.by_stem(sample.id.rsplit("_", 2)[0], prefer)
+
+    present, missing = locate(samples, folder, options, find)
+    if options.require_files:  # a trimmed file is taken whole; a whole video `<id>.mp4` is cut at the listed seconds
+        present = [replace(s, start=None, end=None) if Path(s.path).stem == s.id else s for s in present]
+    return Index(folder, "kinetics", present, labels, missing, [repeated] if repeated else [])
 
 
 def clip_name(youtube_id: str, start: float, end: float) -> str:
@@ -64,18 +61,12 @@ def _names(tables: list[Table]) -> list[str]:
     return sorted(names)
 
 
-def _samples(table: Table, labels: list[str]) -> list[Sample]:
-    number = {name: i for i, name in enumerate(labels)}
-    default = split_of_name(table.path.stem)
-    return [_sample(row, number, default, table) for row in table.rows]
-
-
-def _sample(row: Row, number: dict[str, int], default: str | None, table: Table) -> Sample:
+def _sample(row: Row, number: dict[str, int], table: Table) -> Sample:
     try:
         start, end = float(row["time_start"]), float(row["time_end"])
     except (KeyError, ValueError):
         raise ListingError(f"row {row} of {table.path} has no time_start and time_end in seconds.") from None
-    split = split_of_name(row.get("split", "")) or default
+    split = split_of_name(row.get("split", "")) or split_of_name(table.path.stem)
     if split is None:
         raise ListingError(f"neither the split column nor the name of {table.path} says train, val or test.")
     name = row.get("label", "")
@@ -85,22 +76,8 @@ def _sample(row: Row, number: dict[str, int], default: str | None, table: Table)
     return Sample(f"{stem}.mp4", number[name] if name else UNLABELLED, split, stem, start, end)
 
 
-def _locate(samples: list[Sample], labels: list[str], finder: FileFinder) -> tuple[list[Sample], list[Sample]]:
-    """A trimmed file is taken whole; a whole video `<id>.mp4` is cut at the listed seconds."""
-    pairs: list[tuple[Sample, str | None]] = []
-    for sample in samples:
-        name = labels[sample.label] if sample.label != UNLABELLED else ""
-        prefer = (sample.split, name, name.replace(" ", "_"))
-        trimmed = finder.by_stem(sample.id, prefer)
-        if trimmed:
-            pairs.append((replace(sample, start=None, end=None), trimmed))
-        else:
-            pairs.append((sample, finder.by_stem(sample.id.rsplit("_", 2)[0], prefer)))
-    return located(pairs)
-
-
 def _repeated_split(files: list[Path], tables: list[Table]) -> str | None:
-    """Kinetics-400 and -600 side by side would be mixed without this."""
+    """Kinetics-400 and -600 side by side would otherwise be mixed."""
     seen: dict[str, Path] = {}
     for path, table in zip(files, tables, strict=True):
         for split in {row.get("split", "") or path.stem for row in table.rows}:

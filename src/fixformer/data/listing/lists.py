@@ -3,25 +3,17 @@
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from fixformer.data.listing.index import (
-    UNLABELLED,
-    FileFinder,
-    Index,
-    IndexOptions,
-    ListingError,
-    Sample,
-    located,
-    placed,
-    read_names,
-    read_text,
-    split_of_name,
-)
+from fixformer.data.listing.find_files import FileFinder, locate
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
+from fixformer.data.listing.label_files import names_file, read_names, read_text
+from fixformer.data.listing.split import split_of_name
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 
 NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
 
 
 def is_list(path: Path) -> bool:
+    """Whether the first line is `path frames label` or `path label`."""
     with path.open(encoding="utf-8", errors="replace") as file:
         parts = next((line for line in file if line.strip()), "").split()
     return len(parts) >= 2 and all(part.isdecimal() for part in parts[-2 if len(parts) > 2 else -1 :])
@@ -54,15 +46,10 @@ def load_lists(root: Path, options: IndexOptions) -> Index:
     samples = [s for rows in per_split.values() for s in rows]
     if not samples:
         raise ListingError(
-            f"nothing is listed in {', '.join(map(str, files.values()))}; a line is `path frames label`."
+            f"nothing is listed in {', '.join(map(str, files.values()))}; expected lines of `path frames label`."
         )
-    labels = _names(folder, options, samples)
-    videos = options.videos or folder
-    if not options.require_files:
-        return Index(folder, "list", placed(samples, videos), labels)
-    finder = FileFinder(videos)
-    present, missing = located((s, finder.by_path(s.path) or _anywhere(s.path, finder)) for s in samples)
-    return Index(folder, "list", present, labels, missing)
+    present, missing = locate(samples, folder, options, _find)
+    return Index(folder, "list", present, _label_names(folder, options, samples), missing)
 
 
 def read_list(path: Path, split: str) -> list[Sample]:
@@ -81,27 +68,27 @@ def _sample(line: str, path: Path, number: int, split: str) -> Sample:
 
 
 def _without_dummy(split: str, samples: list[Sample]) -> list[Sample]:
-    """A published test list carries label 0 on every row: such a list is unlabelled, not one class."""
+    """A published test list has label 0 in every row: such a list is unlabelled, not of one class."""
     if split == "test" and len(samples) > 1 and {s.label for s in samples} == {0}:
         return [replace(s, label=UNLABELLED) for s in samples]
     return samples
 
 
-def _names(folder: Path, options: IndexOptions, samples: list[Sample]) -> list[str]:
+def _label_names(folder: Path, options: IndexOptions, samples: list[Sample]) -> list[str]:
     highest = max(s.label for s in samples)
-    candidates = [options.labels] if options.labels else [folder / name for name in NAME_FILES]
-    for path in candidates:
-        if path and path.is_file():
-            names = read_names(path)
-            if highest >= len(names):
-                raise ListingError(f"label {highest} is listed in {folder}, but {path} names only {len(names)} labels.")
-            return names
-    return [str(i) for i in range(highest + 1)]
+    path = names_file(folder, options, NAME_FILES)
+    if path is None:
+        return [str(i) for i in range(highest + 1)]
+    names = read_names(path)
+    if highest >= len(names):
+        raise ListingError(f"label {highest} is listed in {folder}, but {path} names only {len(names)} labels.")
+    return names
 
 
-def _anywhere(listed: str, finder: FileFinder) -> str | None:
-    """The one file of a bare name, in any folder and with any suffix; a name with a folder means that folder."""
-    name = PurePosixPath(listed.replace("\\", "/"))
-    if len(name.parts) != 1:
-        return None
+def _find(finder: FileFinder, sample: Sample) -> str | None:
+    """The file at the listed path; a bare name also means the only file of that stem in any folder."""
+    found = finder.by_path(sample.path)
+    name = PurePosixPath(sample.path.replace("\\", "/"))
+    if found or len(name.parts) != 1:
+        return found
     return finder.only(name.stem if name.suffix.lower() in VIDEO_SUFFIXES else name.name)

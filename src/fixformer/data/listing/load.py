@@ -1,32 +1,31 @@
-"""One list of samples from any data set: the kind is recognised, or named.
+"""`load_index`: any data set as one list of samples. The kind of layout is detected, or given.
 
-Kinds: folders, images, csv, ssv2, kinetics, list, lsa64, shards. Nothing is dropped: a listed file that does not
-exist is in `Index.missing`, a doubtful set says why in `Index.problems`.
+Nothing is dropped: a listed file that does not exist is in `Index.missing`, a doubtful set says why in
+`Index.problems`.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
-from fixformer.data.listing import folders as index_folders
-from fixformer.data.listing import kinetics as index_kinetics
-from fixformer.data.listing import lists as index_lists
-from fixformer.data.listing import ssv2 as index_ssv2
-from fixformer.data.listing import tables as index_csv
-from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample, walk_files
+from fixformer.data.listing.find_files import walk_files
+from fixformer.data.listing.folders import has_images, load_folders, load_images, split_folders
+from fixformer.data.listing.index import Index, IndexOptions, ListingError
+from fixformer.data.listing.kinetics import annotation_files, load_kinetics
+from fixformer.data.listing.lists import is_list, list_files, load_lists
 from fixformer.data.listing.shards import is_shard_set, load_shards
+from fixformer.data.listing.ssv2 import annotation_folder, load_ssv2
+from fixformer.data.listing.tables import LSA64_COLUMNS, header, is_sample_table, load_csv, load_lsa64
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.errors import UnknownName, UserError
 
-__all__ = ["KINDS", "UNLABELLED", "Index", "ListingError", "Sample", "detect_kind", "load_index"]
-
 KINDS: dict[str, Callable[[Path, IndexOptions], Index]] = {
-    "folders": index_folders.load_folders,
-    "images": index_folders.load_images,
-    "csv": index_csv.load_csv,
-    "ssv2": index_ssv2.load_ssv2,
-    "kinetics": index_kinetics.load_kinetics,
-    "list": index_lists.load_lists,
-    "lsa64": index_csv.load_lsa64,
+    "folders": load_folders,
+    "images": load_images,
+    "csv": load_csv,
+    "ssv2": load_ssv2,
+    "kinetics": load_kinetics,
+    "list": load_lists,
+    "lsa64": load_lsa64,
     "shards": lambda root, options: load_shards(root, options.require_files),
 }
 
@@ -45,75 +44,89 @@ def load_index(
 ) -> Index:
     """List a data set.
 
-    `videos`: where the files lie, if not beside the annotations. `labels`: a file of label names, one per line.
-    `seed`, `val_fraction`: how a set without splits is divided. `recording_set`: LSA64 only.
-    `require_files=False` lists annotations without looking for files. `strict=False` returns a doubtful index with its
-    `problems` instead of raising.
+    Args:
+        path: directory or annotation file.
+        kind: the layout: folders, images, csv, ssv2, kinetics, list, lsa64 or shards; "auto" detects it.
+        videos: directory of the files, if not that of the annotations.
+        labels: a file of label names, one per line.
+        seed: of the split, for a set that has none.
+        val_fraction: share of the samples that such a split holds out.
+        recording_set: of LSA64.
+        require_files: False lists annotations without looking for files.
+        strict: False returns a doubtful index with its `problems` instead of raising.
     """
     root = Path(path)
     if not root.exists():
         raise ListingError(f"no such file or directory: {root}.")
     if not 0 < val_fraction < 1:
-        raise UserError(f"val_fraction must lie between 0 and 1, not {val_fraction}.")
+        raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     chosen = detect_kind(root) if kind == "auto" else kind
     if chosen not in KINDS:
         raise UnknownName("kind of data set", kind, ["auto", *KINDS])
     if recording_set is not None and chosen != "lsa64":
-        raise UserError(f"recording_set={recording_set} has a meaning for lsa64 only; {root} is of kind {chosen}.")
+        raise UserError(f"recording_set={recording_set} is for lsa64 only; {root} is of kind {chosen}.")
     options = IndexOptions(_existing(videos), _existing(labels), seed, val_fraction, recording_set, require_files)
     index = KINDS[chosen](root, options)
-    _check(index, options, strict)
+    if not index.samples and not index.missing:
+        raise ListingError(f"nothing is listed in {index.root} (kind {index.kind}).")
+    if not index.samples and require_files:
+        raise ListingError(
+            f"none of the {len(index.missing)} videos listed in {index.root} exists under "
+            f"{videos or index.root}, first {index.missing[0].path!r}; give videos=FOLDER."
+        )
+    if strict and index.problems:
+        raise ListingError(index.problems[0])
     return index
 
 
 def detect_kind(root: Path) -> str:
-    """The kind of a directory or annotation file; an error that says what was looked for if there is none."""
+    """The kind of a directory or annotation file."""
     kind = _kind_of_file(root) if root.is_file() else "shards" if is_shard_set(root) else _kind_of_directory(root)
     if kind is None:
         raise ListingError(
-            f"{root} is no data set known here; looked for *labels.json (Something-Something), a CSV with youtube_id "
-            "(Kinetics) or with path and label, lists of `path frames label`, and folders train/CLASS/* or CLASS/* "
-            "of videos or images."
+            f"{root} is not a known kind of data set; looked for *labels.json (Something-Something), a CSV with "
+            "youtube_id (Kinetics) or with path and label, lists of `path frames label`, and folders train/CLASS/* or "
+            "CLASS/* of videos or images."
         )
     return kind
 
 
 def _kind_of_file(path: Path) -> str | None:
     if path.suffix == ".csv":
-        columns = index_csv.header(path)
+        columns = header(path)
         if "youtube_id" in columns:
             return "kinetics"
-        if index_csv.LSA64_COLUMNS <= set(columns):
+        if LSA64_COLUMNS <= set(columns):
             return "lsa64"
-        return "csv" if index_csv.is_sample_table(path) else None
-    return "list" if path.suffix in (".txt", ".list") and index_lists.is_list(path) else None
+        return "csv" if is_sample_table(path) else None
+    return "list" if path.suffix in (".txt", ".list") and is_list(path) else None
 
 
 def _kind_of_directory(root: Path) -> str | None:
-    if index_ssv2.annotation_folder(root):
+    if annotation_folder(root):
         return "ssv2"
     if (root / "index.csv").is_file() and _kind_of_file(root / "index.csv") == "lsa64":
         return "lsa64"
-    if index_kinetics.annotation_files(root):
+    if annotation_files(root):
         return "kinetics"
-    if any(index_csv.is_sample_table(path) for path in root.glob("*.csv")):
+    if any(is_sample_table(path) for path in root.glob("*.csv")):
         return "csv"
-    if index_lists.list_files(root):
+    if list_files(root):
         return "list"
     return _kind_of_folders(root)
 
 
 def _kind_of_folders(root: Path) -> str | None:
-    tops = list(index_folders.split_folders(root).values()) or [root]
+    tops = list(split_folders(root).values()) or [root]
     classes = [folder for top in tops for folder in sorted(top.iterdir()) if folder.is_dir()]
     if not classes:
         return None
     if any(True for folder in classes for _ in walk_files(folder, VIDEO_SUFFIXES)):
         return "folders"
-    if any(index_folders.has_images([p.name for p in folder.iterdir()]) for folder in classes):
+    if any(has_images([p.name for p in folder.iterdir()]) for folder in classes):
         return "images"
-    frames = (sub for folder in classes for sub in sorted(folder.iterdir()) if sub.is_dir())
-    return "folders" if any(index_folders.has_images([p.name for p in sub.iterdir()]) for sub in frames) else None
+    subfolders = (sub for folder in classes for sub in sorted(folder.iterdir()) if sub.is_dir())
+    return "folders" if any(has_images([p.name for p in sub.iterdir()]) for sub in subfolders) else None
 
 
 def _existing(path: str | Path | None) -> Path | None:
@@ -122,15 +135,3 @@ def _existing(path: str | Path | None) -> Path | None:
     if not Path(path).exists():
         raise ListingError(f"no such file or directory: {path}.")
     return Path(path)
-
-
-def _check(index: Index, options: IndexOptions, strict: bool) -> None:
-    if not index.samples and not index.missing:
-        raise ListingError(f"nothing is listed in {index.root} (kind {index.kind}).")
-    if not index.samples and options.require_files:
-        raise ListingError(
-            f"none of the {len(index.missing)} videos listed in {index.root} exists under "
-            f"{options.videos or index.root}, first {index.missing[0].path!r}; give videos=FOLDER."
-        )
-    if strict and index.problems:
-        raise ListingError(index.problems[0])

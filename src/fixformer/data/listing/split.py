@@ -1,15 +1,46 @@
-"""Dividing one list of samples into training and validation, by seed and, where known, by group."""
+"""Names of splits, and dividing samples into training and validation by seed and, where known, by group."""
 
+import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
-from fixformer.data.listing.index import ListingError, Sample, stable_order
+from fixformer.data.listing.index import ListingError, Sample
+
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validate": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def split_of_name(name: str) -> str | None:
+    """The split that a file or directory name stands for: `train`, `kinetics-400_val`, `my.validation`."""
+    words = name.lower().replace("-", "_").replace(".", "_").replace(" ", "_").split("_")
+    found = {SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES}
+    return found.pop() if len(found) == 1 else None
+
+
+def stable_order(names: Iterable[str], seed: int) -> list[str]:
+    """A shuffle in which adding a name does not change the order of the others."""
+    return sorted(names, key=lambda name: stable_key(name, seed))
+
+
+def stable_key(name: str, seed: int) -> bytes:
+    """The sort key of `stable_order`."""
+    return hashlib.blake2b(f"{seed}/{name}".encode("utf-8", "surrogateescape")).digest()
 
 
 def split_by_seed(
     samples: list[Sample], seed: int, val_fraction: float, groups: dict[str, str], problems: list[str]
 ) -> list[Sample]:
-    """Samples with their split set. With groups, a group is never divided; without, every class is."""
+    """Samples with their split set. With groups, no group is divided; without, every class is, in proportion."""
     grouped = [replace(s, group=groups.get(s.id, s.group)) for s in samples]
     if any(s.group is not None for s in grouped):
         ungrouped = [s.id for s in grouped if s.group is None]
@@ -29,10 +60,11 @@ def split_by_seed(
 def _held_out_groups(samples: list[Sample], seed: int, val_fraction: float) -> set[str]:
     sizes = Counter(s.group for s in samples if s.group is not None)
     if len(sizes) < 2:
-        raise ListingError(f"one group only ({next(iter(sizes))!r}); a split by group needs two or more.")
+        raise ListingError(f"only one group ({next(iter(sizes))!r}); a split by group needs two or more.")
     chosen: set[str] = set()
     held = 0
-    for group in stable_order(sizes, seed)[:-1]:
+    for group in stable_order(sizes, seed)[:-1]:  # the last group stays for training
+        # a group is held out if that brings the share nearer to the wanted one
         if chosen and held + sizes[group] / 2 > val_fraction * len(samples):
             break
         chosen.add(group)

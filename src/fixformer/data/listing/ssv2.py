@@ -4,26 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fixformer.data.listing.index import (
-    UNLABELLED,
-    FileFinder,
-    Index,
-    IndexOptions,
-    ListingError,
-    Sample,
-    located,
-    placed,
-    read_names,
-    read_text,
-    strip_brackets,
-)
+from fixformer.data.listing.find_files import locate
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
+from fixformer.data.listing.label_files import read_names, read_text, strip_brackets
 
 ANNOTATION_FOLDERS = ("", "labels", "annotations")
 SPLIT_FILES = {"train": "*train.json", "val": "*validation.json", "test": "*test.json"}
 
 
 def annotation_folder(root: Path) -> Path | None:
-    """Where `*labels.json` lies with at least one of the split files."""
+    """The folder of `*labels.json` and at least one of the split files."""
     for name in ANNOTATION_FOLDERS:
         folder = root / name
         if folder.is_dir() and any(folder.glob("*labels.json")) and _split_files(folder):
@@ -40,10 +30,7 @@ def load_ssv2(root: Path, options: IndexOptions) -> Index:
         )
     labels = read_names(options.labels) if options.labels else read_labels(min(folder.glob("*labels.json")))
     samples = [s for split, path in _split_files(folder).items() for s in read_split(path, split, labels)]
-    if not options.require_files:
-        return Index(root, "ssv2", placed(samples, options.videos or root), labels)
-    finder = FileFinder(options.videos or root)
-    present, missing = located((s, finder.by_stem(s.id)) for s in samples)
+    present, missing = locate(samples, root, options, lambda finder, sample: finder.by_stem(sample.id))
     return Index(root, "ssv2", present, labels, missing)
 
 
@@ -54,7 +41,7 @@ def read_labels(path: Path) -> list[str]:
         raise ListingError(f"{path} must map label names to numbers.")
     odd = next(((name, number) for name, number in table.items() if not str(number).isdecimal()), None)
     if odd:
-        raise ListingError(f"label {odd[0]!r} in {path} has no number but {odd[1]!r}.")
+        raise ListingError(f"label {odd[0]!r} in {path} has {odd[1]!r} in place of a number.")
     numbers = sorted((int(number), name) for name, number in table.items())
     if [number for number, _ in numbers] != list(range(len(numbers))):
         raise ListingError(f"the label numbers in {path} are not 0 to {len(numbers) - 1}.")
@@ -79,7 +66,7 @@ def _sample(row: Any, path: Path, split: str, number: dict[str, int]) -> Sample:
     name = strip_brackets(str(template))
     if name not in number:
         raise ListingError(
-            f"template {template!r} of video {row['id']} in {path} matches none of {len(number)} labels."
+            f"template {template!r} of video {row['id']} in {path} is not among the {len(number)} labels."
         )
     return Sample(f"{row['id']}.webm", number[name], split, str(row["id"]))
 

@@ -2,24 +2,14 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from fixformer.data.listing.index import (
-    UNLABELLED,
-    FileFinder,
-    Index,
-    IndexOptions,
-    ListingError,
-    Sample,
-    located,
-    placed,
-    read_lines,
-    read_names,
-    read_text,
-    split_of_name,
-)
-from fixformer.data.listing.split import split_by_seed
+from fixformer.data.listing.find_files import locate
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
+from fixformer.data.listing.label_files import read_lines, read_names, read_text
+from fixformer.data.listing.split import split_by_seed, split_of_name
 from fixformer.errors import SettingsConflict
 
 PATH_COLUMNS = ("path", "file", "filename", "video", "video_path", "filepath")
@@ -27,7 +17,7 @@ NAME_COLUMNS = ("class", "class_name", "label_name", "action", "name")
 LABEL_COLUMNS = ("label", "class_id", "target", *NAME_COLUMNS)
 GROUP_COLUMNS = ("group", "subject", "signer", "person", "actor")
 LSA64_COLUMNS = frozenset(("path", "label", "class", "subject", "recording_set"))
-LSA64_TEST_SIGNERS = frozenset(("9", "10"))
+LSA64_TEST_SIGNERS = frozenset(("9", "10"))  # of ten; the usual signer-independent split
 
 Row = dict[str, str]
 
@@ -46,7 +36,7 @@ def read_table(path: Path) -> Table:
     try:
         lines = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise ListingError(f"{path} is not a table: {error}.") from None
+        raise ListingError(f"{path} is not a CSV table: {error}.") from None
     columns = [name.strip().lower() for name in lines[0]] if lines else []
     rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in lines[1:]]
     short = next((row for row in rows if len(row) < len(columns)), None)
@@ -61,7 +51,7 @@ def header(path: Path) -> list[str]:
         try:
             return [name.strip().lower() for name in next(csv.reader(file), [])]
         except csv.Error:
-            return []  # no table
+            return []  # not a table
 
 
 def is_sample_table(path: Path) -> bool:
@@ -80,24 +70,20 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
     tables = [read_table(path) for path in files]
     folder = root.parent if root.is_file() else root
     _require_columns(tables)
-    labels = _labels(tables, folder, options)
+    if options.labels:
+        labels = read_names(options.labels)
+    else:  # labels.txt beside the table also names labels without a row
+        beside = folder / "labels.txt"
+        labels = read_lines(beside) if beside.is_file() else _label_names(tables)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
     if not samples:
-        raise ListingError(f"{', '.join(str(table.path) for table in tables)} has a header, but no row below it.")
+        raise ListingError(f"{', '.join(str(table.path) for table in tables)} has a header but no rows.")
     if all(s.split == "" for s in samples):
         samples = split_by_seed(samples, options.seed, options.val_fraction, {}, problems)
     problems += _label_problems(folder, samples, labels)
-    present, missing = _locate(samples, options.videos or folder, options)
+    present, missing = locate(samples, folder, options, lambda finder, sample: finder.by_path(sample.path))
     return Index(folder, "csv", present, labels, missing, problems)
-
-
-def _labels(tables: list[Table], folder: Path, options: IndexOptions) -> list[str]:
-    """From the file named, from `labels.txt` beside the table (which also knows labels without a row), or the rows."""
-    if options.labels:
-        return read_names(options.labels)
-    beside = folder / "labels.txt"
-    return read_lines(beside) if beside.is_file() else _label_names(tables)
 
 
 def load_lsa64(root: Path, options: IndexOptions) -> Index:
@@ -107,43 +93,29 @@ def load_lsa64(root: Path, options: IndexOptions) -> Index:
     absent = LSA64_COLUMNS - set(table.columns)
     if absent:
         raise ListingError(f"{table.path} is not LSA64's index: no column {', '.join(sorted(absent))}.")
-    rows = _recorded_in(table, options.recording_set)
+    rows = table.rows
+    if options.recording_set is not None:
+        rows = [row for row in rows if row["recording_set"] == str(options.recording_set)]
+        if not rows:
+            known = ", ".join(sorted({row["recording_set"] for row in table.rows}))
+            raise ListingError(f"recording set {options.recording_set} is not in {table.path}; it has {known}.")
     labels = _label_names([replace(table, rows=rows)])
     number = {name: i for i, name in enumerate(labels)}
-    samples = [
-        Sample(
-            row["path"],
-            _number(row["class"], number, table),
-            "test" if row["subject"] in LSA64_TEST_SIGNERS else "train",
-            row["path"],
-            frames=_frames(row, table),
-            group=row["subject"],
-        )
-        for row in rows
-    ]
-    present, missing = _locate(samples, options.videos or folder, options)
+    samples = []
+    for row in rows:
+        frames = row.get("frames", "")
+        if frames and not frames.isdecimal():
+            raise ListingError(f"frames {frames!r} of {row['path']!r} in {table.path} is not a number.")
+        label = _number(row["class"], number, table)
+        split = "test" if row["subject"] in LSA64_TEST_SIGNERS else "train"
+        count = int(frames) if frames else None
+        samples.append(Sample(row["path"], label, split, row["path"], frames=count, group=row["subject"]))
+    present, missing = locate(samples, folder, options, lambda finder, sample: finder.by_path(sample.path))
     return Index(folder, "lsa64", present, labels, missing)
 
 
-def _frames(row: Row, table: Table) -> int | None:
-    text = row.get("frames", "")
-    if text and not text.isdecimal():
-        raise ListingError(f"frames {text!r} of {row['path']!r} in {table.path} is not a number.")
-    return int(text) if text else None
-
-
-def _recorded_in(table: Table, recording_set: int | None) -> list[Row]:
-    if recording_set is None:
-        return table.rows
-    rows = [row for row in table.rows if row["recording_set"] == str(recording_set)]
-    if not rows:
-        known = sorted({row["recording_set"] for row in table.rows})
-        raise ListingError(f"recording set {recording_set} is not in {table.path}; it has {', '.join(known)}.")
-    return rows
-
-
 def _label_names(tables: list[Table]) -> list[str]:
-    """Names in the order of their numbers where a table has both, of the numbers or the alphabet otherwise."""
+    """Label names: ordered by number if the tables have both, otherwise numerically or alphabetically."""
     numbers: dict[str, int] = {}
     names: set[str] = set()
     for table in tables:
@@ -178,56 +150,44 @@ def _columns(table: Table) -> tuple[str, str]:
     return label, table.column(NAME_COLUMNS) or label
 
 
-def _samples(table: Table, labels: list[str], split_by_file: bool) -> list[Sample]:
-    path_column = table.column(PATH_COLUMNS)
+def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[Sample]:
+    path_column, group_column = table.column(PATH_COLUMNS), table.column(GROUP_COLUMNS)
     assert path_column is not None
     _, name_column = _columns(table)
     number = {name: i for i, name in enumerate(labels)}
-    default = split_of_name(table.path.stem) or ""
-    if split_by_file and not default and "split" not in table.columns:
-        raise SettingsConflict(f"several CSVs, but the name of {table.path.name} does not say train, val or test.")
-    return [
-        _sample(row, path_column, _number(row[name_column], number, table), _split(row, default, table), table)
-        for row in table.rows
-    ]
-
-
-def _sample(row: Row, path_column: str, label: int, split: str, table: Table) -> Sample:
-    group = table.column(GROUP_COLUMNS)
-    path = row[path_column]
-    start, end = _seconds(row, "start", table), _seconds(row, "end", table)
-    name = PurePosixPath(path.replace("\\", "/")).as_posix()
-    part = name if start is None and end is None else f"{name}@{start or 0:g}-{'' if end is None else f'{end:g}'}"
-    frames = row.get("frames", "")
-    return Sample(
-        path,
-        label,
-        split,
-        row.get("id") or part,
-        start,
-        end,
-        int(frames) if frames.isdecimal() else None,
-        (row[group] or None) if group else None,
-    )
+    split = split_of_name(table.path.stem) or ""
+    if split_by_file and not split and "split" not in table.columns:
+        raise SettingsConflict(f"several CSVs, but {table.path.name} names no split, nor has it a split column.")
+    for row in table.rows:
+        if "split" in table.columns:
+            split = split_of_name(row["split"]) or ""
+            if not split:
+                raise ListingError(f"split {row['split']!r} in {table.path} is not train, val or test.")
+        start, end = _seconds(row, "start", table), _seconds(row, "end", table)
+        name = PurePosixPath(row[path_column].replace("\\", "/")).as_posix()
+        if start is not None or end is not None:
+            name += f"@{start or 0:g}-{'' if end is None else f'{end:g}'}"
+        frames = row.get("frames", "")
+        yield Sample(
+            path=row[path_column],
+            label=_number(row[name_column], number, table),
+            split=split,
+            id=row.get("id") or name,
+            start=start,
+            end=end,
+            frames=int(frames) if frames.isdecimal() else None,
+            group=(row[group_column] or None) if group_column else None,
+        )
 
 
 def _number(name: str, number: dict[str, int], table: Table) -> int:
     if name == "":
         return UNLABELLED
     if name not in number and name.isdecimal() and int(name) < len(number):
-        return int(name)  # the table numbers the labels that the list names
+        return int(name)  # the table has numbers, and the names are in a file of labels
     if name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     return number[name]
-
-
-def _split(row: Row, default: str, table: Table) -> str:
-    if "split" not in table.columns:
-        return default
-    split = split_of_name(row["split"])
-    if split is None:
-        raise ListingError(f"split {row['split']!r} in {table.path} is not train, val or test.")
-    return split
 
 
 def _seconds(row: Row, name: str, table: Table) -> float | None:
@@ -256,10 +216,3 @@ def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> lis
             name = labels[min(unseen)]
             problems.append(f"label {name!r} of {split} has no training row in {root} ({len(unseen)} such).")
     return problems
-
-
-def _locate(samples: list[Sample], videos: Path, options: IndexOptions) -> tuple[list[Sample], list[Sample]]:
-    if not options.require_files:
-        return placed(samples, videos), []
-    finder = FileFinder(videos)
-    return located((s, finder.by_path(s.path)) for s in samples)

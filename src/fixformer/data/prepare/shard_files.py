@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.data.listing import Index, Sample
-from fixformer.data.listing.index import stable_key
 from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
+from fixformer.data.listing.split import stable_key
 from fixformer.data.prepare.encode import FAILURES, Encoded, Recipe, reencode, source_of
 from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
 from fixformer.runtime.files import replacing, write_json

@@ -1,4 +1,4 @@
-"""The generated "motions" set, and the linear probe that shows what its single frames tell."""
+"""The generated "motions" set, and the linear probe that shows what its single frames reveal."""
 
 from fixformer.data.synthetic.linear_probe import frame_probe, linear_probe, picture_features
 from fixformer.data.synthetic.motions import make_clip, make_motions, motion_labels

@@ -4,7 +4,6 @@
 depends on (seed, i) alone, to the byte.
 """
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,12 +14,14 @@ import numpy as np
 from fixformer.data.synthetic.scene import Scene, make_scene
 from fixformer.errors import UserError
 from fixformer.runtime.files import write_json
-from fixformer.runtime.pools import unordered_map
+from fixformer.runtime.pools import processors, unordered_map
 from fixformer.runtime.seeds import generator
 
 VIDEOS = "20bn-something-something-v2"
+# Something-Something has 12 fps; other rates and lengths make sure that a model cannot count on one.
 RATES = (12, 15, 24, 25, 30)
 SECONDS = (1.2, 2.8)
+BATCH = 8  # clips that a process makes at a time
 # kind of scene, template played forwards, template played backwards
 PAIRS = (
     ("left", "Moving [something] left", "Moving [something] right"),
@@ -51,19 +52,19 @@ def make_motions(
 
     Args:
         dst: a new or empty directory.
-        clips: in all.
-        seed: of everything.
+        clips: number of clips in both splits together.
+        seed: of the random generator of every clip.
         val_fraction: share of the clips that are for validation.
         size: height and width, even numbers.
         workers: processes; as many as there are processors if None.
-        progress: called with (done, all).
+        progress: called with (done, total).
     """
     root = Path(dst)
     _check(root, clips, val_fraction, size)
     (root / VIDEOS).mkdir(parents=True)
     (root / "labels").mkdir()
-    workers = workers if workers is not None else _processors()
-    jobs = [range(begin, min(begin + 8, clips)) for begin in range(0, clips, 8)]
+    workers = workers if workers is not None else processors()
+    jobs = [range(begin, min(begin + BATCH, clips)) for begin in range(0, clips, BATCH)]
     done = 0
     for job, _ in unordered_map(partial(_write_clips, root, seed, size), jobs, workers):
         done += len(job)
@@ -71,11 +72,6 @@ def make_motions(
             progress(done, clips)
     _write_annotations(root, clips, val_fraction)
     return root
-
-
-def _processors() -> int:
-    """Those this process may use, where the system tells (macOS and Windows do not)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_clip(number: int, seed: int, size: tuple[int, int] = (96, 128)) -> tuple[Scene, int]:
@@ -90,13 +86,13 @@ def make_clip(number: int, seed: int, size: tuple[int, int] = (96, 128)) -> tupl
 
 def _check(root: Path, clips: int, val_fraction: float, size: tuple[int, int]) -> None:
     if root.exists() and any(root.iterdir()):
-        raise UserError(f"{root} is not empty; name a new directory.")
+        raise UserError(f"{root} is not empty; choose a new directory.")
     if clips < 2 * len(TEMPLATES):
-        raise UserError(f"clips={clips}: at least {2 * len(TEMPLATES)} are needed, two for each of the classes.")
+        raise UserError(f"clips={clips}: expected at least {2 * len(TEMPLATES)}, two for each class.")
     if not 0 < val_fraction < 1:
-        raise UserError(f"val_fraction={val_fraction}: between 0 and 1 is needed.")
+        raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     if any(side % 2 or side < 32 for side in size):
-        raise UserError(f"size={size}: even numbers of at least 32 are needed.")
+        raise UserError(f"size={size}: expected even numbers of at least 32.")
 
 
 def _write_clips(root: Path, seed: int, size: tuple[int, int], numbers: range) -> None:
@@ -109,7 +105,7 @@ def encode(path: Path, frames: list[np.ndarray], fps: int) -> None:
     """A small VP8 file, the same bytes every time."""
     height, width, _ = frames[0].shape
     with av.open(str(path), "w", options={"fflags": "+bitexact"}) as container:
-        # negative: always this speed; positive lets the encoder watch the clock, and a busy machine changes the bytes
+        # a negative speed is constant; a positive one adapts to the clock, so that a busy machine changes the bytes
         options = {"deadline": "realtime", "cpu-used": "-8", "threads": "1"}
         stream = container.add_stream("libvpx", rate=fps, options=options)
         stream.width, stream.height, stream.pix_fmt, stream.bit_rate = width, height, "yuv420p", 800_000
@@ -119,7 +115,7 @@ def encode(path: Path, frames: list[np.ndarray], fps: int) -> None:
 
 
 def _write_annotations(root: Path, clips: int, val_fraction: float) -> None:
-    """Every class is divided in the same proportion; the labels come last, since they make the set recognisable."""
+    """Every class is divided in the same proportion. labels.json comes last: with it the set is complete."""
     per_class = clips // len(TEMPLATES)
     held_out = min(max(round(per_class * val_fraction), 1), per_class - 1)
     rows: dict[str, list[dict[str, object]]] = {"train": [], "validation": []}

@@ -1,4 +1,4 @@
-"""Opening what FFmpeg reads, within limits, and choosing its video stream."""
+"""Opening a container with FFmpeg, within limits, and choosing its video stream."""
 
 import io
 import time
@@ -11,40 +11,39 @@ from av.video.stream import VideoStream
 
 from fixformer.data.video.decoder import DecodeError, Limits, NoVideoStream, Source
 
-# Formats that hold video. FFmpeg knows many more, some of which open further files or draw text as pictures.
+# Formats that hold video. FFmpeg reads many more, some of which open other files or render text.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegts,mpegvideo,flv,asf,ogg,gif,apng,nut,mxf,ivf,obu,av1,dv,rm,swf,"
     "h264,hevc,m4v,vc1,mjpeg,yuv4mpegpipe,jpeg_pipe,png_pipe,bmp_pipe,webp_pipe,tiff_pipe,ppm_pipe,pgm_pipe"
 )
+# Wall-clock time allowed per second of processor time: a file must not be refused because the machine is busy or was
+# suspended, but a read that blocks for ever (a dead network mount) has to end too.
 CLOCK_FACTOR = 10
-_GENERATE_TIMES = 1  # AVFMT_FLAG_GENPTS
+_AVFMT_FLAG_GENPTS = 1
 
 
 class Deadline:
-    """The time limit of one call: so much processor time, or ten times as much on the clock.
-
-    A machine that is busy or was suspended is no fault of the file.
-    """
+    """The time limit of one call: `seconds` of processor time, or `CLOCK_FACTOR` times as much wall-clock time."""
 
     def __init__(self, seconds: float, file: str) -> None:
         self._seconds, self._file = seconds, file
-        self._work_end = time.thread_time() + seconds
+        self._cpu_end = time.thread_time() + seconds
         self._clock_end = time.monotonic() + seconds * CLOCK_FACTOR
 
     def check(self) -> None:
-        if time.thread_time() > self._work_end or time.monotonic() > self._clock_end:
-            raise DecodeError(f"gave up after {self._seconds:g} s of work (Limits.seconds)", file=self._file)
+        if time.thread_time() > self._cpu_end or time.monotonic() > self._clock_end:
+            raise DecodeError(f"gave up after {self._seconds:g} s (Limits.seconds)", file=self._file)
 
 
-def describe(source: Source) -> str:
+def source_name(source: Source) -> str:
     """The name of a source in messages."""
     if isinstance(source, str | Path):
         return str(source)
     return "<bytes>" if isinstance(source, bytes) else str(getattr(source, "name", "<file object>"))
 
 
-def reason(error: Exception) -> str:
-    """FFmpeg's own words for what went wrong: its log line where there is one, else the name of the error."""
+def error_text(error: Exception) -> str:
+    """FFmpeg's description of an error: its log line where there is one, else the name of the error."""
     log = getattr(error, "log", None)
     if log and str(log[2]).strip():
         return str(log[2]).strip()
@@ -52,13 +51,13 @@ def reason(error: Exception) -> str:
 
 
 def open_stream(
-    source: Source, limits: Limits, *, threads: int, careful: bool, name: str | None = None
+    source: Source, limits: Limits, *, threads: int, strict: bool, name: str | None = None
 ) -> tuple[InputContainer, VideoStream]:
     """The opened container and the video stream a player would show, its decoder set up but not started.
 
-    A `careful` decoder reports damage that others paint over. `name` is for messages.
+    A `strict` decoder reports damage that it would otherwise conceal. `name` is for messages.
     """
-    name = name or describe(source)
+    name = name or source_name(source)
     container = _open(source, limits, name)
     try:
         stream = _video_stream(container, limits, name)
@@ -69,37 +68,33 @@ def open_stream(
     codec.thread_count = threads
     if threads != 1:
         codec.thread_type = "AUTO"
-    codec.options = {"max_pixels": str(limits.pixels)} | ({"err_detect": "explode"} if careful else {})
+    codec.options = {"max_pixels": str(limits.pixels)} | ({"err_detect": "explode"} if strict else {})
     return container, stream
 
 
 def _open(source: Source, limits: Limits, name: str) -> InputContainer:
     options = {"format_whitelist": _FORMATS, "protocol_whitelist": "file", "max_pixels": str(limits.pixels)}
     seconds = limits.seconds
-    try:
-        container = av.open(_readable(source), options=options, metadata_errors="replace", timeout=(seconds, seconds))
-    except av.error.ExitError:
-        raise DecodeError(f"gave up after {seconds:g} s, the limit (Limits.seconds)", file=name) from None
-    except av.error.FFmpegError as error:
-        raise DecodeError(f"cannot be opened as a video: {reason(error)}", file=name) from error
-    assert isinstance(container, InputContainer)
-    container.flags &= ~_GENERATE_TIMES  # invented times are wrong when frames are reordered
-    return container
-
-
-def _readable(source: Source) -> object:
+    readable: object = source
     if isinstance(source, bytes):
-        return io.BytesIO(source)
-    if not isinstance(source, str | Path):
-        if source.seekable():
-            source.seek(0)  # whoever has looked into it before, the video begins at its beginning
-        return source
-    path = Path(source)
-    if not path.exists():
-        raise DecodeError("no such file", file=str(source))
-    if not path.is_file():
-        raise DecodeError("not a regular file; open it yourself and pass the file object", file=str(source))
-    return f"file:{path}"  # so that a colon in the name is not taken for a protocol
+        readable = io.BytesIO(source)
+    elif isinstance(source, str | Path):
+        if not Path(source).exists():
+            raise DecodeError("no such file", file=str(source))
+        if not Path(source).is_file():
+            raise DecodeError("not a regular file; open it yourself and pass the file object", file=str(source))
+        readable = f"file:{Path(source)}"  # so that a colon in the name is not taken for a protocol
+    elif source.seekable():
+        source.seek(0)  # the caller may have read from it before
+    try:
+        container = av.open(readable, options=options, metadata_errors="replace", timeout=(seconds, seconds))
+    except av.error.ExitError:
+        raise DecodeError(f"gave up after {seconds:g} s (Limits.seconds)", file=name) from None
+    except av.error.FFmpegError as error:
+        raise DecodeError(f"cannot be opened as a video: {error_text(error)}", file=name) from error
+    assert isinstance(container, InputContainer)
+    container.flags &= ~_AVFMT_FLAG_GENPTS  # generated timestamps are wrong when frames are reordered
+    return container
 
 
 def _video_stream(container: InputContainer, limits: Limits, name: str) -> VideoStream:

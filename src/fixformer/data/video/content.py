@@ -1,6 +1,6 @@
-"""What a listed path holds, whether it is a file, a folder of images or a video inside a shard.
+"""Has a video changed, and are two the same: for files, folders of images and videos inside shards.
 
-The stamp is cheap and tells that something changed; the digest reads every byte and tells what is there.
+The stamp is cheap and shows that something changed; the digest reads every byte and identifies the content.
 """
 
 import hashlib
@@ -12,32 +12,28 @@ from fixformer.data.video.shard_member import file_of, is_member, read_member
 
 
 class Stamp(NamedTuple):
-    """Size in bytes, and a number that is another one after a change: the time of a file's last change."""
+    """Size in bytes, and a number that differs after a change: a file's modification time."""
 
     size: int
     changed: int
 
 
 def stamp_of(path: str) -> Stamp:
-    """Raises `OSError` if there is nothing to look at."""
+    """Raises `OSError` if there is no such file."""
     place = file_of(path)
-    if place.is_dir():
-        return _stamp_of_folder(place)
-    status = place.stat()
-    return Stamp(status.st_size, status.st_mtime_ns)
-
-
-def _stamp_of_folder(folder: Path) -> Stamp:
-    """Of the images: a folder's own time and size stay the same when one of its files is written again."""
+    if not place.is_dir():
+        status = place.stat()
+        return Stamp(status.st_size, status.st_mtime_ns)
+    # a folder's own size and time stay the same when one of its images is overwritten, so hash those of the images
     rows = [
-        (image.name, status.st_size, status.st_mtime_ns) for image in image_paths(folder) if (status := image.stat())
+        (image.name, status.st_size, status.st_mtime_ns) for image in image_paths(place) if (status := image.stat())
     ]
     changed = hashlib.blake2b(repr(rows).encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return Stamp(sum(size for _, size, _ in rows), int.from_bytes(changed))
 
 
 def content_digest(path: str) -> str:
-    """Of a video's bytes; of a folder, those of its images in the order in which they are frames."""
+    """The digest of a video's bytes; for a folder, of its images in frame order."""
     if is_member(path):
         return digest_of(read_member(path))
     place = Path(path)
@@ -47,7 +43,7 @@ def content_digest(path: str) -> str:
 
 
 def digest_of(data: bytes) -> str:
-    """The identity of a file's content."""
+    """The identity of some content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

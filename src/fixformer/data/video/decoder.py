@@ -1,4 +1,4 @@
-"""Video in: one small `Decoder` interface, several backends behind `open_video`.
+"""The `Decoder` interface and `open_video`, which chooses the backend.
 
 Frames are RGB uint8 arrays `frames_THWC`, upright (rotation and mirroring in the metadata are applied), addressed by
 index or by time, and equal to what a full sequential decode gives.
@@ -6,16 +6,18 @@ index or by time, and equal to what a full sequential decode gives.
 Legend: T frames, H height, W width, C the three colours.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Protocol, Self, get_args
+from typing import BinaryIO, Literal, Self, get_args
 
 import numpy as np
 
 from fixformer.config import Backend
-from fixformer.errors import UnknownName, UserError
+from fixformer.data.video.frame_table import frames_at
+from fixformer.errors import InputError, UnknownName, UserError
 
 Source = str | Path | bytes | BinaryIO
 Policy = Literal["strict", "partial"]
@@ -34,16 +36,6 @@ class DecodeError(UserError):
         super().__init__(f"{where}: {problem}" if where else problem)
         self.problem, self.file, self.stream, self.frame = problem, file, stream, frame
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # the default would format the place into the message a second time when a loader's worker sends it home
-        return _rebuild_error, (type(self), self.problem, self.file, self.stream, self.frame)
-
-
-def _rebuild_error(
-    kind: type["DecodeError"], problem: str, file: str | None, stream: int | None, frame: int | None
-) -> "DecodeError":
-    return kind(problem, file=file, stream=stream, frame=frame)
-
 
 class NoVideoStream(DecodeError):
     """A media file without pictures."""
@@ -51,10 +43,11 @@ class NoVideoStream(DecodeError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may cost before it is refused.
+    """What one file may cost before it is refused. The defaults are far above any real clip: they stop decompression
+    bombs, endless streams and requests that would not fit in memory.
 
     Args:
-        seconds: processor time of one call (opening, or one request for frames); ten times as much on the clock.
+        seconds: processor time of one call (opening, or one request for frames); ten times as much wall-clock time.
         pixels: of one picture, before any resizing.
         frames: in the whole file; an endless stream ends here.
         bytes: of one returned array.
@@ -68,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Fault:
-    """Damage that was stepped over: `frame` good frames came before it."""
+    """Damage that was skipped: `frame` good frames came before it."""
 
     frame: int
     message: str
@@ -76,7 +69,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """What a file says about itself. `width` and `height` are those of the returned frames: upright, resized if asked.
+    """What a file says about itself. `width` and `height` are those of the returned frames: upright and resized.
 
     `header_frames` and `duration` (seconds) are the header's claims, which may be wrong; `len(decoder)` counts.
     `rotation` is the clockwise turn in degrees that was applied to the coded picture.
@@ -95,39 +88,74 @@ class VideoInfo:
     stream: int
 
 
-class Decoder(Protocol):
+class Decoder(ABC):
     """Random access to the frames of one video; close it, or use it in a `with`."""
 
+    def __init__(self, file: str, limits: Limits) -> None:
+        self._file, self._limits = file, limits
+
     @property
+    @abstractmethod
     def info(self) -> VideoInfo: ...
 
     @property
+    @abstractmethod
     def faults(self) -> tuple[Fault, ...]:
-        """Damage met so far; complete once `len()` was asked under the policy "partial"."""
-        ...
+        """Damage found so far; complete after `len()` under the policy "partial"."""
 
     @property
+    @abstractmethod
     def timestamps(self) -> np.ndarray:
-        """When each frame begins, in seconds from the first."""
-        ...
+        """Presentation time of each frame, in seconds from the first."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def get_frames(self, indices: Sequence[int]) -> np.ndarray:
         """`frames_THWC` for frame numbers in any order, repeats allowed."""
-        ...
 
-    def get_frames_at(self, seconds: Sequence[float]) -> np.ndarray:
-        """`frames_THWC` on show at these times, in seconds from the first frame."""
-        ...
-
+    @abstractmethod
     def close(self) -> None: ...
 
-    def __enter__(self) -> Self: ...
+    def get_frames_at(self, seconds: Sequence[float]) -> np.ndarray:
+        """`frames_THWC` displayed at these times, in seconds from the first frame."""
+        times_F = self.timestamps
+        end = float(times_F[-1] + (times_F[-1] - times_F[-2])) if len(times_F) > 1 else float("inf")
+        outside = [t for t in seconds if not 0 <= t <= end]
+        if outside:
+            raise InputError(f"{self._file}: {outside[0]:g} s is out of range; the video runs from 0 to {end:g} s.")
+        return self.get_frames(frames_at(times_F, seconds))
+
+    def verify(self) -> None:
+        """Take length, times and faults from a full decode, not from what the file's headers promise."""
+        len(self)
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
+
+    def _check_range(self, indices: Sequence[int]) -> list[int]:
+        count = len(self)
+        wanted = [int(i) for i in indices]
+        outside = [i for i in wanted if not 0 <= i < count]
+        if outside:
+            raise InputError(
+                f"{self._file}: frame {outside[0]} is out of range; the video has frames 0 to {count - 1}."
+            )
+        return wanted
+
+    def _allocate(self, count: int, size: tuple[int, int]) -> np.ndarray:
+        """An array `frames_THWC` for frames of this width and height, within the limit."""
+        width, height = size
+        if count * height * width * 3 > self._limits.bytes:
+            need = f"{count} frames of {width} x {height} need more than {self._limits.bytes:,} bytes (Limits.bytes)"
+            raise InputError(f"{self._file}: {need}; request fewer, or a smaller short_side.")
+        return np.empty((count, height, width, 3), dtype=np.uint8)
 
 
 def open_video(
@@ -148,12 +176,17 @@ def open_video(
         policy: on damage, "strict" raises `DecodeError`; "partial" keeps the good frames and records a `Fault`.
         limits: what the file may cost before it is refused.
         short_side: scale the frames so that their shorter side has this many pixels.
-        threads: of the decoder. One is right inside a data loader's worker.
-        fps: for an image folder, which has no clock of its own.
+        threads: of the decoder. Use one inside the workers of a data loader.
+        fps: frame rate of a folder of images, which has no timestamps.
     """
     if backend not in BACKENDS:
         raise UnknownName("decoder backend", backend, BACKENDS)
-    source, name = _inside_shard(source)
+    name = None
+    if isinstance(source, str) and ".tar::" in source:
+        from fixformer.data.video.shard_member import is_member, read_member
+
+        if is_member(source):
+            name, source = source, read_member(source)
     if isinstance(source, str | Path) and Path(source).is_dir():
         from fixformer.data.video.image_folder import ImageFolderDecoder
 
@@ -165,13 +198,3 @@ def open_video(
     from fixformer.data.video.pyav_decoder import PyAVDecoder
 
     return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads, name=name)
-
-
-def _inside_shard(source: Source) -> tuple[Source, str | None]:
-    """The bytes and the name of a video inside a tar shard; any other source as it is."""
-    if isinstance(source, str) and ".tar::" in source:
-        from fixformer.data.video.shard_member import is_member, read_member
-
-        if is_member(source):
-            return read_member(source), source
-    return source, None

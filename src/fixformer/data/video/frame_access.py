@@ -1,6 +1,6 @@
-"""Ways to a numbered frame: by time from the nearest key packet, by counting from the start, or from memory."""
+"""Three ways to a frame by number: seeking to a key packet, decoding from the start, or from memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -8,42 +8,42 @@ import av
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import PictureType, VideoFrame
 
-from fixformer.data.video.containers import Deadline, reason
+from fixformer.data.video.containers import Deadline, error_text
 from fixformer.data.video.decoder import Fault
 from fixformer.data.video.frame_table import FrameTable
 from fixformer.data.video.packets import PacketStore
 
-# Codecs whose bitstream says which pictures nothing else refers to.
+# Codecs whose bitstream marks pictures that no other picture references, so that the decoder can skip them.
 _SKIPPABLE = {"h264", "mpeg4", "mpeg1video", "mpeg2video"}
 
 
-class Unreliable(Exception):
-    """The decoder did not deliver what was promised about the stream."""
+class FrameMismatch(Exception):
+    """Decoding did not give the frames that the packets promised."""
 
 
-class Reader(Protocol):
-    """Frames by number. `times_F` is in units of the stream's time base; None where the file does not say."""
+class FrameAccess(Protocol):
+    """Frames by number. `times_F` is in units of the stream's time base; None where the file has no timestamp."""
 
     times_F: list[int | None]
 
-    def begin(self, wanted: Iterable[int], deadline: Deadline) -> None:
-        """Announce which frames will be fetched, in ascending order."""
+    def fetch(self, indices: Sequence[int], deadline: Deadline) -> Iterator[VideoFrame]:
+        """The frames of these numbers, which ascend."""
         ...
 
-    def fetch(self, index: int) -> VideoFrame: ...
 
-
-def walk(codec: VideoCodecContext, store: PacketStore, deadline: Deadline, faults: list[Fault]) -> Iterator[VideoFrame]:
-    """Every frame in order: the definition of what is right. Damage is recorded and stepped over."""
+def decode_all(
+    codec: VideoCodecContext, packets: PacketStore, check_time: Callable[[], None], faults: list[Fault]
+) -> Iterator[VideoFrame]:
+    """Every frame in order: the reference for what is correct. Damage is recorded in `faults` and skipped."""
     codec.flush_buffers()
     codec.skip_frame = "DEFAULT"
     count = 0
-    for packet in chain((packet for _, packet in store.read(0)), [None]):
-        deadline.check()
+    for packet in chain((packet for _, packet in packets.read(0)), [None]):
+        check_time()
         try:
             frames = codec.decode(packet)
         except av.error.FFmpegError as error:
-            faults.append(Fault(count, reason(error)))
+            faults.append(Fault(count, error_text(error)))
             continue
         for frame in frames:
             if frame.is_corrupt:
@@ -52,114 +52,109 @@ def walk(codec: VideoCodecContext, store: PacketStore, deadline: Deadline, fault
             count += 1
 
 
-class KeptReader:
+class MemoryAccess:
     """Frames that are already decoded."""
 
     def __init__(self, frames: list[VideoFrame]) -> None:
         self._frames = frames
         self.times_F = [frame.pts for frame in frames]
 
-    def begin(self, wanted: Iterable[int], deadline: Deadline) -> None:
-        pass
-
-    def fetch(self, index: int) -> VideoFrame:
-        return self._frames[index]
+    def fetch(self, indices: Sequence[int], deadline: Deadline) -> Iterator[VideoFrame]:
+        return (self._frames[index] for index in indices)
 
 
-class OrderedReader:
-    """Frames by counting from the start, for streams in which nothing else identifies them."""
+class SequentialAccess:
+    """Frames counted from the start, for streams in which nothing else identifies them."""
 
-    def __init__(self, codec: VideoCodecContext, store: PacketStore, times_F: list[int | None]) -> None:
-        self._codec, self._store, self.times_F = codec, store, times_F
-        self._run: Iterator[tuple[int, VideoFrame]] | None = None
+    def __init__(self, codec: VideoCodecContext, packets: PacketStore, times_F: list[int | None]) -> None:
+        self._codec, self._packets, self.times_F = codec, packets, times_F
+        self._decoding: Iterator[tuple[int, VideoFrame]] | None = None
         self._last = -1
 
-    def begin(self, wanted: Iterable[int], deadline: Deadline) -> None:
+    def fetch(self, indices: Sequence[int], deadline: Deadline) -> Iterator[VideoFrame]:
         self._deadline = deadline
+        for index in indices:
+            if self._decoding is None or index <= self._last:
+                self._decoding = enumerate(decode_all(self._codec, self._packets, self._check_time, []))
+            for number, frame in self._decoding:
+                self._last = number
+                if number == index:
+                    yield frame
+                    break
+            else:
+                raise FrameMismatch
 
-    def fetch(self, index: int) -> VideoFrame:
-        if self._run is None or index <= self._last:
-            self._run = enumerate(self._walk())
-        for number, frame in self._run:
-            self._last = number
-            if number == index:
-                return frame
-        raise Unreliable
-
-    def _walk(self) -> Iterator[VideoFrame]:
-        yield from walk(self._codec, self._store, self._deadline, [])
+    def _check_time(self) -> None:
+        self._deadline.check()  # of the current request, which may continue the decoding of an earlier one
 
 
-class TimedReader:
-    """Frames by their time, decoded from the nearest key packet; what nothing refers to is skipped unless wanted."""
+class SeekingAccess:
+    """Frames identified by timestamp, decoded from the nearest key packet. Unreferenced pictures are skipped."""
 
-    def __init__(self, codec: VideoCodecContext, store: PacketStore, table: FrameTable) -> None:
-        self._codec, self._store, self._table = codec, store, table
+    def __init__(self, codec: VideoCodecContext, packets: PacketStore, table: FrameTable) -> None:
+        self._codec, self._packets, self._table = codec, packets, table
         self.times_F: list[int | None] = table.pts_F.tolist()
-        self._may_skip = codec.name in _SKIPPABLE
         self._frame_P = table.frame_P.tolist()
-        self._run: Iterator[tuple[int, VideoFrame]] | None = None
+        self._decoding: Iterator[tuple[int, VideoFrame]] | None = None
         self._last = -1
         self._next_packet = 0
 
-    def begin(self, wanted: Iterable[int], deadline: Deadline) -> None:
-        self._wanted = set(wanted)
-        # frames beyond the last one wanted are decoded whole, so that the next request can go on from here
+    def fetch(self, indices: Sequence[int], deadline: Deadline) -> Iterator[VideoFrame]:
+        self._wanted, self._deadline = set(indices), deadline
+        # nothing is skipped beyond the last requested frame, so that the next request can continue from there
         self._horizon = max(self._wanted, default=0)
-        self._deadline = deadline
+        return (self._fetch_one(index) for index in indices)
 
-    def fetch(self, index: int) -> VideoFrame:
+    def _fetch_one(self, index: int) -> VideoFrame:
         anchor = self._table.anchor(index)
-        if self._run is None or index <= self._last or anchor > self._next_packet:
-            self._run = self._decode_from(anchor)
+        if self._decoding is None or index <= self._last or anchor > self._next_packet:
+            self._decoding = self._decode_from(anchor)
             self._last = -1
-        for number, frame in self._run:
+        for number, frame in self._decoding:
             self._last = number
             if number == index:
                 return frame
             if number > index:
                 break
-        self._run = None
-        raise Unreliable
+        self._decoding = None
+        raise FrameMismatch
 
     def _decode_from(self, start: int) -> Iterator[tuple[int, VideoFrame]]:
         floor = int(self._table.pts_P[start]) if start > 0 else None
-        # frames that must come out before any later one is believed; the key packet's own is the first
-        doubtful = {self._frame_P[start]} - {-1}
+        # frames that must be decoded before any later one is trusted; first of all that of the key packet
+        pending = {self._frame_P[start]} - {-1}
         self._codec.flush_buffers()
-        for number, packet in chain(self._store.read(start), [(None, None)]):
+        for number, packet in chain(self._packets.read(start), [(None, None)]):
             self._deadline.check()
             if number is not None:
                 self._next_packet = number + 1
-                self._skip(number, start)
+                if self._codec.name in _SKIPPABLE:
+                    frame = self._frame_P[number]
+                    unwanted = 0 <= frame < self._horizon and frame not in self._wanted and number != start
+                    self._codec.skip_frame = "NONREF" if unwanted else "DEFAULT"
             try:
                 frames = self._codec.decode(packet)
             except av.error.FFmpegError:
-                # after a jump into an open group a careful decoder also misses what it does not need
+                # after a seek into an open GOP a strict decoder also reports missing references it does not need
                 if number is None or floor is None:
-                    raise Unreliable from None
-                doubtful.add(self._frame_P[number])
+                    raise FrameMismatch from None
+                pending.add(self._frame_P[number])
                 continue
-            yield from self._numbered(frames, floor, doubtful)
-
-    def _skip(self, packet: int, start: int) -> None:
-        if self._may_skip:
-            frame = self._frame_P[packet]
-            unwanted = 0 <= frame < self._horizon and frame not in self._wanted and packet != start
-            self._codec.skip_frame = "NONREF" if unwanted else "DEFAULT"
+            yield from self._numbered(frames, floor, pending)
 
     def _numbered(
-        self, frames: list[VideoFrame], floor: int | None, doubtful: set[int]
+        self, frames: list[VideoFrame], floor: int | None, pending: set[int]
     ) -> Iterator[tuple[int, VideoFrame]]:
+        """Frames with their numbers, as long as they agree with the table."""
         for frame in frames:
             if floor is not None and frame.pts is not None and frame.pts < floor:
-                continue  # it may refer to pictures before the key packet, which were not decoded
+                continue  # it may reference pictures before the key packet, which were not decoded
             if frame.pts == floor and frame.pict_type != PictureType.I:
-                raise Unreliable  # the container called it a key packet, which it is not
+                raise FrameMismatch  # the container marks it as a key packet, but it is not
             index = self._table.find(frame.pts)
             if index is None or index <= self._last or frame.is_corrupt:
-                raise Unreliable
-            doubtful.discard(index)
-            if doubtful and min(doubtful) < index:
-                raise Unreliable
+                raise FrameMismatch
+            pending.discard(index)
+            if pending and min(pending) < index:
+                raise FrameMismatch
             yield index, frame

@@ -1,6 +1,6 @@
 """A folder of images as a video: its frames are the images in natural order (2 before 10).
 
-Legend: T frames asked for, H height, W width, C the three colours.
+Legend: T requested frames, H height, W width, C the three colours.
 """
 
 import re
@@ -11,16 +11,15 @@ import av
 import numpy as np
 from av.video.frame import VideoFrame
 
-from fixformer.data.video.containers import Deadline, check_pixels, open_stream, reason
-from fixformer.data.video.decoder import DecodeError, Fault, Limits, Policy, VideoInfo
-from fixformer.data.video.decoder_base import DecoderBase
-from fixformer.data.video.orientation import Canvas
+from fixformer.data.video.containers import Deadline, check_pixels, error_text, open_stream
+from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, Policy, VideoInfo
+from fixformer.data.video.orientation import RgbConverter
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES
 from fixformer.errors import InputError
 
 
-class ImageFolderDecoder(DecoderBase):
-    """Every image is decoded when it is asked for; images of another size than the first are scaled to it."""
+class ImageFolderDecoder(Decoder):
+    """Images are decoded on request; those of another size than the first are scaled to it."""
 
     def __init__(
         self, folder: Path, *, policy: Policy, limits: Limits, short_side: int | None, fps: float | None
@@ -34,26 +33,25 @@ class ImageFolderDecoder(DecoderBase):
             raise DecodeError(f"more than {limits.frames:,} frames, the limit (Limits.frames)", file=str(folder))
         self._faults: list[Fault] = []
         self._good: list[Path] | None = None
-        self._canvas: Canvas | None = None
-        self._first: VideoFrame | None = None
+        self._converter: RgbConverter | None = None
+        self._first_frame: VideoFrame | None = None
 
     @property
     def info(self) -> VideoInfo:
-        canvas = self._get_canvas()
-        assert self._first is not None
-        width, height = canvas.size
-        count = len(self)
+        converter = self._get_converter()
+        assert self._first_frame is not None
+        width, height = converter.size
         return VideoInfo(
             width=width,
             height=height,
             fps=self._fps,
-            duration=count / self._fps if self._fps else None,
+            duration=len(self) / self._fps if self._fps else None,
             header_frames=None,
             codec=self._good_paths()[0].suffix.lower().lstrip("."),
             container="images",
-            pixel_format=self._first.format.name,
-            rotation=canvas.orientation.rotation,
-            mirrored=canvas.orientation.mirrored,
+            pixel_format=self._first_frame.format.name,
+            rotation=converter.orientation.rotation,
+            mirrored=converter.orientation.mirrored,
             stream=0,
         )
 
@@ -64,7 +62,7 @@ class ImageFolderDecoder(DecoderBase):
     @property
     def timestamps(self) -> np.ndarray:
         if self._fps is None:
-            raise InputError(f"{self._file} is a folder of images, which has no clock; open it with fps=...")
+            raise InputError(f"{self._file} is a folder of images, which has no clock; open it with fps=NUMBER.")
         return np.arange(len(self)) / self._fps
 
     def __len__(self) -> int:
@@ -73,49 +71,50 @@ class ImageFolderDecoder(DecoderBase):
     def get_frames(self, indices: Sequence[int]) -> np.ndarray:
         wanted = self._check_range(indices)
         deadline = Deadline(self._limits.seconds, self._file)
-        canvas = self._get_canvas()
-        frames_THWC = self._allocate(len(wanted), canvas.size)
+        converter = self._get_converter()
+        frames_THWC = self._allocate(len(wanted), converter.size)
         for place, index in enumerate(wanted):
-            frames_THWC[place] = canvas.rgb(self._decode(self._good_paths()[index]))
+            frames_THWC[place] = converter.convert(self._decode(self._good_paths()[index]))
             deadline.check()
         return frames_THWC
 
     def close(self) -> None:
-        self._first = None
+        self._first_frame = None
 
     def _good_paths(self) -> list[Path]:
-        """All images; under the policy "partial" those that decode, which takes trying each."""
+        """All images; under the policy "partial" only those that decode, which means trying each."""
+        if self._good is None and self._policy == "strict":
+            self._good = self._paths
         if self._good is None:
             deadline = Deadline(self._limits.seconds, self._file)
-            strict = self._policy == "strict"
-            self._good = self._paths if strict else [p for p in self._paths if self._decodes(p, deadline)]
-            if not self._good:
-                raise DecodeError(f"not one of {len(self._paths)} images could be decoded", file=self._file)
+            good: list[Path] = []
+            for path in self._paths:
+                deadline.check()
+                try:
+                    self._decode(path)
+                except DecodeError as error:
+                    self._faults.append(Fault(len(good), str(error)))
+                else:
+                    good.append(path)
+            if not good:
+                raise DecodeError(f"none of {len(self._paths)} images could be decoded", file=self._file)
+            self._good = good
         return self._good
 
-    def _decodes(self, path: Path, deadline: Deadline) -> bool:
-        deadline.check()
-        try:
-            self._decode(path)
-        except DecodeError as error:
-            self._faults.append(Fault(self._paths.index(path) - len(self._faults), str(error)))
-            return False
-        return True
-
-    def _get_canvas(self) -> Canvas:
-        if self._canvas is None:
-            self._first = self._decode(self._good_paths()[0])
-            self._canvas = Canvas(self._first, self._short_side)
-        return self._canvas
+    def _get_converter(self) -> RgbConverter:
+        if self._converter is None:
+            self._first_frame = self._decode(self._good_paths()[0])
+            self._converter = RgbConverter(self._first_frame, self._short_side)
+        return self._converter
 
     def _decode(self, path: Path) -> VideoFrame:
         # as bytes, so that FFmpeg sees one picture and never a numbered sequence
-        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, careful=True, name=str(path))
+        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, strict=True, name=str(path))
         with container:
             try:
                 frame = next(container.decode(stream), None)
             except av.error.FFmpegError as error:
-                raise DecodeError(reason(error), file=str(path)) from error
+                raise DecodeError(error_text(error), file=str(path)) from error
         if frame is None or frame.is_corrupt:
             raise DecodeError("the picture is damaged", file=str(path))
         check_pixels(frame.width, frame.height, self._limits, str(path), 0)
@@ -123,7 +122,7 @@ class ImageFolderDecoder(DecoderBase):
 
 
 def image_paths(folder: Path) -> list[Path]:
-    """The images that are the frames, in order. A name with a leading dot is a system's own (macOS: `._0.png`)."""
+    """The images that are the frames, in order. Names with a leading dot are files of the system (macOS: `._0.png`)."""
     found = (p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith("."))
     return sorted(found, key=natural_key)
 

@@ -17,7 +17,7 @@ from fixformer.data.video.scaling import scaled_size
 
 @dataclass(frozen=True)
 class Orientation:
-    """How a coded picture must be turned to stand upright: transposed first, then reversed."""
+    """How a coded picture becomes upright: transposed first, then reversed."""
 
     transpose: bool = False
     reverse_rows: bool = False
@@ -29,7 +29,7 @@ class Orientation:
 
     @property
     def rotation(self) -> int:
-        """Clockwise turn in degrees; of the mirror image where `mirrored`."""
+        """Clockwise rotation in degrees; of the mirror image if `mirrored`."""
         x, y = (0, 1) if self.transpose else (1, 0)
         x, y = -x if self.reverse_columns else x, -y if self.reverse_rows else y
         if self.mirrored:
@@ -43,13 +43,13 @@ class Orientation:
 
     @classmethod
     def of(cls, frame: VideoFrame) -> "Orientation":
-        """Read from the display matrix that the container or the codec attached."""
+        """From the display matrix that the container or the codec attached."""
         try:
             side_data: Any = frame.side_data
             matrix = side_data[SideDataType.DISPLAYMATRIX]
         except KeyError:
             return cls()
-        except ValueError:  # PyAV stumbles over side data it has no name for (EXIF), but can still tell the angle
+        except ValueError:  # PyAV cannot list side data it has no name for (EXIF), but still gives the angle
             return cls.from_angle(-frame.rotation)
         entries = np.frombuffer(matrix, dtype=np.int32)
         return cls.from_matrix(*(int(entries[i]) for i in (0, 1, 3, 4)))
@@ -61,14 +61,14 @@ class Orientation:
 
     @classmethod
     def from_matrix(cls, a: int, b: int, c: int, d: int) -> "Orientation":
-        """The right-angled turn nearest to x' = a x + c y, y' = b x + d y (x to the right, y down)."""
+        """The multiple of 90 degrees nearest to x' = a x + c y, y' = b x + d y (x to the right, y down)."""
         if abs(a) + abs(d) >= abs(b) + abs(c):
             return cls(False, d < 0, a < 0)
         return cls(True, b < 0, c < 0)
 
 
-class Canvas:
-    """Turns the pictures of one video into RGB of one size: the first picture's, upright, scaled if asked."""
+class RgbConverter:
+    """Converts the frames of one video to upright RGB of one size: that of the first frame, scaled to `short_side`."""
 
     def __init__(self, first: VideoFrame, short_side: int | None) -> None:
         self.orientation = Orientation.of(first)
@@ -81,7 +81,7 @@ class Canvas:
         width, height = self._coded_size
         return (height, width) if self.orientation.transpose else (width, height)
 
-    def rgb(self, frame: VideoFrame) -> np.ndarray:
+    def convert(self, frame: VideoFrame) -> np.ndarray:
         """`picture_HWC`, possibly a view into memory that lives as long as the array."""
         width, height = self._coded_size
         picture = self._reformatter.reformat(frame, width, height, "rgb24", interpolation="BILINEAR", threads=1)

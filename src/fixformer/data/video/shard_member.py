@@ -1,5 +1,4 @@
-"""A video inside a tar shard has a path like any other: `DIR/train-000000.tar::512+90000` is 90,000 bytes of
-the tar, from byte 512 on."""
+"""Paths of videos inside tar shards: `DIR/train-000000.tar::512+90000` is 90,000 bytes of the tar from byte 512 on."""
 
 import re
 from pathlib import Path
@@ -50,5 +49,5 @@ def read_member(path: str) -> bytes:
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
     if len(data) < member.size:
-        raise DecodeError(f"the shard ends after {len(data)} of the video's bytes", file=path)
+        raise DecodeError(f"the shard ends after {len(data)} of the video's {member.size} bytes", file=path)
     return data

@@ -1,4 +1,4 @@
-"""By which names videos and images are recognised."""
+"""File suffixes by which videos and images are recognised."""
 
 VIDEO_SUFFIXES = frozenset(
     [

@@ -1,12 +1,11 @@
-"""The optional torchcodec backend (`pip install torchcodec`, with FFmpeg's libraries on the system).
+"""The optional torchcodec backend (`pip install "fixformer[torchcodec]"`, with FFmpeg's libraries on the system).
 
 It is as exact as torchcodec's own "exact" mode, which differs from a sequential decode where packets and frames do not
 correspond one to one (DivX in AVI, frames hidden by an edit list); the default backend has no such exceptions.
 
-Legend: T frames asked for, H height, W width, C the three colours.
+Legend: T requested frames, H height, W width, C the three colours.
 """
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,20 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from fixformer.data.video.containers import check_pixels, describe
-from fixformer.data.video.decoder import DecodeError, Fault, Limits, Policy, Source, VideoInfo
-from fixformer.data.video.decoder_base import DecoderBase
+from fixformer.data.video.containers import check_pixels, source_name
+from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, Policy, Source, VideoInfo
 from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import MissingExtra, SettingsConflict
 
 
-class TorchCodecDecoder(DecoderBase):
-    """See `fixformer.data.video.decoder.Decoder`. There are no partial results: a damaged file is an error."""
+class TorchCodecDecoder(Decoder):
+    """See `Decoder`. There are no partial results: a damaged file is an error."""
 
     def __init__(self, source: Source, *, policy: Policy, limits: Limits, short_side: int | None, threads: int) -> None:
-        super().__init__(describe(source), limits)
+        super().__init__(source_name(source), limits)
         if policy != "strict":
-            raise SettingsConflict(f"backend 'torchcodec' cannot keep the good part of a file: policy {policy!r}")
+            raise SettingsConflict(
+                f"backend 'torchcodec' has no policy {policy!r}; use 'strict' or the backend 'pyav'."
+            )
         self._decoder = _open(source, threads, short_side, self._file)
         meta = self._decoder.metadata
         check_pixels(meta.width, meta.height, limits, self._file, meta.stream_index)
@@ -56,9 +56,9 @@ class TorchCodecDecoder(DecoderBase):
 
     @property
     def timestamps(self) -> np.ndarray:
-        # torchcodec tells the time of a frame only with its picture, so take few pictures at once
+        # torchcodec gives timestamps only together with pictures: 16 at a time, so that few are in memory
         starts = range(0, len(self), 16)
-        with self._told():
+        with self._decode_errors():
             parts = [self._decoder.get_frames_in_range(i, min(i + 16, len(self))).pts_seconds.numpy() for i in starts]
         times = np.concatenate(parts)
         return times - times[0]
@@ -70,12 +70,12 @@ class TorchCodecDecoder(DecoderBase):
         wanted = self._check_range(indices)
         meta = self._decoder.metadata
         self._allocate(len(wanted), (meta.width, meta.height))
-        with self._told():
+        with self._decode_errors():
             return self._decoder.get_frames_at(wanted).data.numpy()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """torchcodec has one error for everything that goes wrong; this one is the file's."""
+    def _decode_errors(self) -> Iterator[None]:
+        """torchcodec raises `RuntimeError` for everything; while decoding, the cause is the file."""
         try:
             yield
         except RuntimeError as error:
@@ -93,17 +93,16 @@ def _open(source: Source, threads: int, short_side: int | None, file: str) -> An
         raise MissingExtra(f"backend 'torchcodec' ({error.__class__.__name__} on import)", "torchcodec") from error
     try:
         settings: dict[str, Any] = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact"}
-        plain = VideoDecoder(_seekable(source), **settings)
+        plain = VideoDecoder(_rewound(source), **settings)
         if short_side is None:
             return plain
         width, height = scaled_size(plain.metadata.width, plain.metadata.height, short_side)
-        return VideoDecoder(_seekable(source), transforms=[Resize((height, width))], **settings)
+        return VideoDecoder(_rewound(source), transforms=[Resize((height, width))], **settings)
     except (RuntimeError, ValueError) as error:
         raise DecodeError(f"cannot be opened as a video: {str(error).splitlines()[0]}", file=file) from error
 
 
-def _seekable(source: Source) -> Any:
-    if isinstance(source, str | Path | bytes):
-        return source
-    source.seek(0, io.SEEK_SET)
+def _rewound(source: Source) -> Any:
+    if not isinstance(source, str | Path | bytes):
+        source.seek(0)
     return source

@@ -1,0 +1,159 @@
+"""Decode a file once from beginning to end, and cache what that showed.
+
+A `FileProbe` is stored as a line of JSON under the user's cache directory, by the file's path. It is valid while the
+file's size and modification time (those of its images, for a folder) stay the same.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fixformer.data.audit.fingerprint import fingerprint, sampled_frames
+from fixformer.data.video import DecodeError, Decoder, Limits, NoVideoStream, Policy, open_video
+from fixformer.data.video.content import content_digest, digest_of, stamp_of
+from fixformer.data.video.shard_member import is_member, read_member
+from fixformer.errors import InputError
+from fixformer.runtime.files import cache_directory
+
+FORMAT = 1  # in the name of the cache file: a later format does not read this one's
+READ_AT_ONCE = 256 << 20  # files up to this size are read once into memory, for the digest and for decoding
+KEPT_FAULTS = 5  # the first faults say what is wrong; a damaged file may have thousands
+
+
+@dataclass(frozen=True)
+class FileProbe:
+    """What decoding one file showed. `status`: ok, damaged (some frames decode), no_video, unreadable or missing.
+
+    `frames`, `duration` and `measured_fps` come from decoding; `fps` and `header_*` are what the file claims.
+    """
+
+    path: str
+    size: int
+    changed: int
+    status: str
+    problem: str = ""
+    digest: str = ""
+    fingerprint: str = ""
+    frames: int = 0
+    width: int = 0
+    height: int = 0
+    rotation: int = 0
+    fps: float | None = None
+    measured_fps: float | None = None
+    variable_rate: bool = False
+    duration: float = 0.0
+    header_frames: int | None = None
+    header_duration: float | None = None
+    codec: str = ""
+    container: str = ""
+    pixel_format: str = ""
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def readable(self) -> bool:
+        return self.frames > 0
+
+
+def probe_file(path: str, limits: Limits = Limits()) -> FileProbe:  # noqa: B008 - frozen
+    """Decode a file from beginning to end; whatever is wrong with it is in the result, not raised."""
+    source: Path | bytes
+    try:
+        stamp = stamp_of(path)
+        if is_member(path):
+            source = read_member(path)
+        elif Path(path).is_dir() or stamp.size > READ_AT_ONCE:
+            source = Path(path)
+        else:
+            source = Path(path).read_bytes()
+        digest = digest_of(source) if isinstance(source, bytes) else content_digest(path)
+    except OSError as error:
+        return FileProbe(path, 0, 0, "missing", error.strerror or str(error))
+    except DecodeError as error:  # of a shard that ends before the video does
+        return FileProbe(path, *stamp, "unreadable", error.problem)
+    known: dict[str, Any] = {"path": path, "size": stamp.size, "changed": stamp.changed, "digest": digest}
+    try:
+        return _probe(source, "strict", limits, known | {"status": "ok"})
+    except NoVideoStream as error:
+        return FileProbe(**known, status="no_video", problem=error.problem)
+    except DecodeError as error:
+        problem = error.problem if error.frame is None else f"frame {error.frame}: {error.problem}"
+    try:
+        return _probe(source, "partial", limits, known | {"status": "damaged", "problem": problem})
+    except DecodeError as error:
+        return FileProbe(**known, status="unreadable", problem=error.problem)
+
+
+def _probe(source: Path | bytes, policy: Policy, limits: Limits, known: dict[str, Any]) -> FileProbe:
+    with open_video(source, policy=policy, limits=limits) as video:
+        video.verify()
+        info, count = video.info, len(video)
+        return FileProbe(
+            **known,
+            frames=count,
+            width=info.width,
+            height=info.height,
+            rotation=info.rotation,
+            fps=info.fps,
+            header_frames=info.header_frames,
+            header_duration=info.duration,
+            codec=info.codec,
+            container=info.container,
+            pixel_format=info.pixel_format,
+            faults=[f"frame {fault.frame}: {fault.message}" for fault in video.faults[:KEPT_FAULTS]],
+            fingerprint=fingerprint(video.get_frames(sampled_frames(count))),
+            **_timing(video),
+        )
+
+
+def _timing(video: Decoder) -> dict[str, Any]:
+    """Duration and frame rate by the timestamps of the frames; nothing for a folder of images, which has none."""
+    try:
+        times = video.timestamps
+    except InputError:
+        return {}
+    if len(times) < 2:
+        return {"duration": 1 / video.info.fps if video.info.fps else 0.0}
+    steps = np.diff(times)
+    median = float(np.median(steps))
+    return {
+        "duration": float(times[-1]) + median,
+        "measured_fps": (len(times) - 1) / float(times[-1]),
+        # half a frame: containers round timestamps, a dropped or doubled frame is a whole one
+        "variable_rate": bool(np.ptp(steps) > median / 2),
+    }
+
+
+class ProbeCache:
+    """The probes of one data set's files, on disk. Lines are only appended; the last one about a file counts."""
+
+    def __init__(self, data: str | Path) -> None:
+        name = hashlib.blake2b(os.fsencode(Path(data).resolve()), digest_size=12).hexdigest()
+        self.path = cache_directory() / "probes" / f"{name}-{FORMAT}.jsonl"
+        self._probes: dict[str, FileProbe] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
+            try:
+                probe = FileProbe(**json.loads(line))
+            except (json.JSONDecodeError, TypeError):
+                continue  # the line that was being written when a check was interrupted
+            self._probes[probe.path] = probe
+
+    def get(self, path: str) -> FileProbe | None:
+        """What is known about a file, if it has not changed since."""
+        known = self._probes.get(path)
+        try:
+            return known if known and (known.size, known.changed) == stamp_of(path) else None
+        except OSError:
+            return None
+
+    def add(self, probes: Iterable[FileProbe]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            for probe in probes:
+                self._probes[probe.path] = probe
+                file.write(json.dumps(asdict(probe)) + "\n")

@@ -1,0 +1,103 @@
+"""Finding the video files that a list names: one walk of the tree, then lookups by path or by stem."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from fixformer.data.listing.index import IndexOptions, ListingError, Sample
+from fixformer.data.video.suffixes import VIDEO_SUFFIXES
+
+
+def locate(
+    samples: list[Sample], folder: Path, options: IndexOptions, find: Callable[["FileFinder", Sample], str | None]
+) -> tuple[list[Sample], list[Sample]]:
+    """Samples whose file exists, with its path, and samples whose file does not.
+
+    Files are searched under `options.videos`, otherwise under `folder`. With `require_files=False` nothing is searched:
+    every sample gets a path there.
+    """
+    videos = options.videos or folder
+    if not options.require_files:
+        return [replace(sample, path=os.path.join(videos, sample.path)) for sample in samples], []
+    finder = FileFinder(videos)
+    present: list[Sample] = []
+    missing: list[Sample] = []
+    for sample in samples:
+        path = find(finder, sample)
+        if path is None:
+            missing.append(sample)
+        else:
+            present.append(replace(sample, path=path))
+    return present, missing
+
+
+class FileFinder:
+    """The videos under one directory, by relative path or by stem."""
+
+    def __init__(self, root: Path, suffixes: frozenset[str] = VIDEO_SUFFIXES) -> None:
+        self.root = root
+        self._paths: set[str] = set()
+        self._by_stem: dict[str, list[str]] = {}
+        for path in walk_files(root, suffixes):
+            self._paths.add(path)
+            self._by_stem.setdefault(PurePosixPath(path).stem, []).append(path)
+
+    def by_path(self, name: str) -> str | None:
+        """The file at this path, with or without its suffix."""
+        if Path(name).is_absolute():
+            return name if Path(name).exists() else None
+        relative = PurePosixPath(name.replace("\\", "/"))
+        if relative == PurePosixPath("."):
+            return None  # an empty path is not a video, though the root exists
+        # the walk has seen all videos; a folder of images is found by the file system
+        if relative.as_posix() in self._paths or (self.root / relative).exists():
+            return str(self.root / relative)
+        for candidate in self._by_stem.get(relative.name, ()):
+            if PurePosixPath(candidate).parent == relative.parent:
+                return str(self.root / candidate)
+        return None
+
+    def only(self, stem: str) -> str | None:
+        """The file with this stem in any sub-directory, if there is exactly one."""
+        found = self._by_stem.get(stem, [])
+        return str(self.root / found[0]) if len(found) == 1 else None
+
+    def by_stem(self, stem: str, prefer: Sequence[str] = ()) -> str | None:
+        """The file with this stem in any sub-directory; of several, the one whose path has most `prefer`red folders."""
+        found = self._by_stem.get(stem, [])
+        if not found:
+            return None
+        return str(self.root / max(found, key=lambda path: sum(part in PurePosixPath(path).parts for part in prefer)))
+
+
+def walk_files(root: Path, suffixes: frozenset[str]) -> Iterator[str]:
+    """Relative POSIX paths of all files with one of the suffixes, in sorted order, without hidden ones."""
+    for folder, names in walk_folders(root):
+        base = folder.relative_to(root)
+        for name in names:
+            if os.path.splitext(name)[1].lower() in suffixes:
+                yield (base / name).as_posix()
+
+
+def walk_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder from `root` down with the names of its files, in sorted order, without hidden ones.
+
+    Links to folders are followed, except to a folder that contains the link.
+    """
+    real = os.path.realpath(root)
+    yield from _walk(str(root), real, frozenset((real, *map(str, Path(real).parents))))
+
+
+def _walk(folder: str, real: str, above: frozenset[str]) -> Iterator[tuple[Path, list[str]]]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise ListingError(f"cannot list {folder}: {error.strerror}.") from None
+    visible = [entry for entry in entries if not entry.name.startswith(".")]
+    yield Path(folder), [entry.name for entry in visible if not entry.is_dir()]
+    for entry in visible:
+        if entry.is_dir():
+            target = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(real, entry.name)
+            if target not in above:
+                yield from _walk(entry.path, target, above | {target})

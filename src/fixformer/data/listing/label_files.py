@@ -1,0 +1,55 @@
+"""Reading annotation text and files of label names."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from fixformer.data.listing.index import IndexOptions, ListingError
+
+
+def read_text(path: Path) -> str:
+    """The text of an annotation file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise ListingError(f"{path} is not UTF-8 text ({where}); save it as UTF-8.") from None
+    except OSError as error:
+        raise ListingError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """Label names, one per line, in order and unchanged."""
+    names = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    _require_distinct(names, path)
+    return names
+
+
+def read_names(path: Path) -> list[str]:
+    """Label names, one per line, in order; `[something]` placeholders lose their brackets.
+
+    The category list in circulation for Something-Something is sorted with its brackets, while the lists beside it
+    number the labels as published, sorted without: such a file is put in the published order.
+    """
+    lines = read_lines(path)
+    names = [strip_brackets(line) for line in lines]
+    if names != lines and lines == sorted(lines):
+        names.sort()
+    _require_distinct(names, path)
+    return names
+
+
+def names_file(folder: Path, options: IndexOptions, usual: Sequence[str]) -> Path | None:
+    """The file of label names: the one that the user gave, otherwise the first of the `usual` ones in `folder`."""
+    candidates = [options.labels] if options.labels else [folder / name for name in usual]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def strip_brackets(text: str) -> str:
+    return text.replace("[", "").replace("]", "")
+
+
+def _require_distinct(names: list[str], path: Path) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ListingError(f"label {repeated[0]!r} appears twice in {path}; label names must differ.")
