@@ -173,7 +173,7 @@ def test_playlists_do_not_open_other_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("indices", [[-1], [3], [0, 99]])
 def test_frames_outside_the_video(indices: list[int]) -> None:
     with open_video(encode(moving_square(3))) as video:
-        with pytest.raises(InputError, match=rf"frame {indices[-1]} asked for, of a video with frames 0 to 2"):
+        with pytest.raises(InputError, match=rf"frame {indices[-1]} .*frames 0 to 2"):
             video.get_frames(indices)
         assert video.get_frames([]).shape == (0, 48, 64, 3)
 
