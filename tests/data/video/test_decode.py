@@ -117,7 +117,7 @@ def test_image_folder_with_a_damaged_image(tmp_path: Path) -> None:
 def test_image_folder_without_a_whole_image(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.jpg").write_bytes(b"no picture")
-    with open_video(tmp_path, policy="partial") as video, pytest.raises(DecodeError, match="not one of 3 images"):
+    with open_video(tmp_path, policy="partial") as video, pytest.raises(DecodeError, match="3 images"):
         len(video)
 
 

@@ -160,7 +160,7 @@ def test_damage_in_the_middle(codec: str, container: str, fill: int) -> None:
 def test_a_picture_damaged_in_part() -> None:
     """The decoder conceals the damage; "strict" does not."""
     data = damaged(encode(CLIP, options={"g": "10", "bf": "0", "crf": "10"}), 14, part=0.5)
-    with open_video(data) as video, pytest.raises(DecodeError, match="frame 14: the picture is damaged"):
+    with open_video(data) as video, pytest.raises(DecodeError, match=r"frame 14: .*damaged"):
         video.get_frames([13, 14, 15])
     with open_video(data, policy="partial") as video:
         assert len(video) == FRAMES
@@ -171,7 +171,7 @@ def test_packets_promise_a_frame_that_is_not_there() -> None:
     data = packet_without_picture(14)
     with open_video(data) as video:
         assert len(video) == FRAMES
-        with pytest.raises(DecodeError, match=f"promises {FRAMES} frames and holds {FRAMES - 1}"):
+        with pytest.raises(DecodeError, match=rf"{FRAMES} frames.* {FRAMES - 1}$"):
             video.get_frames([14, FRAMES - 1])
         assert len(video) == FRAMES - 1
         assert_random_access_is_exact(data, video)
@@ -187,7 +187,7 @@ def test_the_first_packet_promises_a_frame_that_is_not_there() -> None:
 
 def test_a_container_that_cannot_be_read_to_the_end() -> None:
     data = ivf_with_a_false_length(14)
-    with open_video(data) as video, pytest.raises(DecodeError, match="frame 14: reading stops"):
+    with open_video(data) as video, pytest.raises(DecodeError, match="frame 14: "):
         len(video)
     with open_video(data, policy="partial") as video:
         assert len(video) == 14
@@ -214,7 +214,7 @@ def test_no_decoder_for_the_codec() -> None:
 
 def test_truncated_file() -> None:
     data = truncated()
-    with open_video(data) as video, pytest.raises(DecodeError, match=r"damaged or cut short|ends early"):
+    with open_video(data) as video, pytest.raises(DecodeError, match="frame 20: "):
         len(video)
     with open_video(data, policy="partial") as video:
         assert 15 <= len(video) <= 21
@@ -223,7 +223,7 @@ def test_truncated_file() -> None:
 
 def test_file_cut_between_two_packets() -> None:
     data = header_first()
-    with open_video(data[: -len(data) // 50]) as video, pytest.raises(DecodeError, match=rf"of {FRAMES} packets|cut"):
+    with open_video(data[: -len(data) // 50]) as video, pytest.raises(DecodeError, match=f"frame {FRAMES - 1}: "):
         len(video)
 
 

@@ -72,7 +72,7 @@ class PyAVDecoder(Decoder):
         try:
             converter = self._get_converter()
         except FrameMismatch:
-            self._access = self._decode_whole_stream(self._deadline(), trust_times=False)
+            self._access = self._decode_whole_stream(self._deadline(), may_seek=False)
             converter = self._get_converter()
         width, height = converter.size
         orientation = converter.orientation
@@ -103,7 +103,7 @@ class PyAVDecoder(Decoder):
         try:
             return self._collect(wanted, deadline)
         except FrameMismatch:
-            self._access = self._decode_whole_stream(deadline, trust_times=False)
+            self._access = self._decode_whole_stream(deadline, may_seek=False)
         if max(wanted) >= len(self):
             raise self._error(f"the file promises {promised} frames but holds {len(self)}", max(wanted))
         return self._collect(wanted, deadline)
@@ -153,10 +153,10 @@ class PyAVDecoder(Decoder):
         table = FrameTable(packets.rows)
         return table if table.unambiguous else None
 
-    def _decode_whole_stream(self, deadline: Deadline, *, trust_times: bool = True) -> FrameAccess:
+    def _decode_whole_stream(self, deadline: Deadline, *, may_seek: bool = True) -> FrameAccess:
         """Decode everything once in order, and reach frames from then on by what that gave.
 
-        `trust_times=False`: frames did not come out at their packets' times before, so seeking by time is ruled out.
+        `may_seek=False` after a mismatch: seeking by time would fail again.
         """
         assert self._packets is not None
         self._first_frame = self._converter = None
@@ -178,7 +178,7 @@ class PyAVDecoder(Decoder):
             raise self._error("no frame could be decoded")
         if kept is not None:
             return MemoryAccess(kept)
-        table = self._make_table(self._packets) if trust_times else None
+        table = self._make_table(self._packets) if may_seek else None
         if table is not None and not self._faults and times == list(table.pts_F):
             return SeekingAccess(self._codec, self._packets, table)
         return SequentialAccess(self._codec, self._packets, times)
