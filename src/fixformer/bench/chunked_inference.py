@@ -27,15 +27,15 @@ def bench_chunked(cases: Sequence[str] = CASES, threads: int = 2, rounds: int = 
     if not cases or min(threads, rounds) < 1:
         raise UserError(f"cases={cases}, threads={threads}, rounds={rounds}: expected a case and at least 1 of each.")
     clips = [_parse(case) for case in cases]
-    # Short passes several times in each process, long ones once; the first, which loads code, is never counted.
-    repeats = {clip: 1 if cost(*clip).executed_macs > LONG_MACS else 3 for clip in clips}
+    is_long = {clip: cost(*clip).executed_macs > LONG_MACS for clip in clips}
     turns = [(clip, path) for _ in range(rounds) for clip in clips for path in PATHS]
     machine = describe_machine(threads)
     measured: dict[tuple[tuple[str, int, int], str], list[ModelSpeed]] = {}
     with counting("", len(turns)) as progress:
         for clip, path in turns:
             progress.begin("{} {}x{} {}".format(*clip, path))
-            job = ModelSpeedJob(*clip, threads=threads, repeats=repeats[clip], chunked=PATHS[path])
+            repeats, warm_up = (1, False) if is_long[clip] else (3, True)
+            job = ModelSpeedJob(*clip, threads=threads, repeats=repeats, warm_up=warm_up, chunked=PATHS[path])
             measured.setdefault((clip, path), []).append(measure_model(job))
             progress.advance()
     machine["load_average_after"] = os.getloadavg()[0]
