@@ -30,7 +30,7 @@ from fixformer.data.loading.loaders import TrainLoader
 from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
 from fixformer.data.loading.shard_stream import ShardStream, eval_part, train_part
 from fixformer.data.prepare import shard_files as prepare_shards
-from fixformer.data.prepare.encode import Encoded, Recipe
+from fixformer.data.prepare.encode import Encoded, EncodeSettings
 from fixformer.data.prepare.prepare import prepare
 from fixformer.data.video import DecodeError, open_video
 from fixformer.data.video.shard_member import read_member
@@ -151,7 +151,7 @@ def test_finished_shards_are_not_made_again(source: Path, tmp_path: Path, monkey
 def test_a_crash_costs_one_video_not_its_shard(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reencode = prepare_shards.reencode
 
-    def die_at_one(sample: Sample, recipe: Recipe) -> Encoded:
+    def die_at_one(sample: Sample, recipe: EncodeSettings) -> Encoded:
         if sample.path.endswith("train/wave/3.mp4"):
             os._exit(3)
         return reencode(sample, recipe)

@@ -13,7 +13,7 @@ import pytest
 from fixformer.cli import data_verbs
 from fixformer.data.listing import Sample, load_index
 from fixformer.data.prepare import prepare as preparing
-from fixformer.data.prepare.encode import Recipe, _increasing, reencode
+from fixformer.data.prepare.encode import EncodeSettings, _increasing, reencode
 from fixformer.data.prepare.prepare import FileJob, FileResult, output_paths, prepare
 from fixformer.data.video import open_video
 from fixformer.errors import InputError, SettingsConflict, UserError
@@ -39,7 +39,7 @@ def test_a_prepared_video(tmp_path: Path) -> None:
     clip = np.concatenate([textured(3, 30), textured(3, 3)])
     path = tmp_path / "in.mp4"
     path.write_bytes(encode(clip, times=times, rate=25, rotation=90))
-    made = reencode(Sample(str(path), 0, "train", "in"), Recipe(short_side=48, keyframes=8))
+    made = reencode(Sample(str(path), 0, "train", "in"), EncodeSettings(short_side=48, keyframes=8))
     with open_video(path, short_side=48) as before, open_video(made.data) as after:
         assert len(after) == len(before) == made.frames == 33
         assert after.timestamps == pytest.approx(before.timestamps, abs=2e-5)
@@ -52,7 +52,7 @@ def test_a_prepared_video(tmp_path: Path) -> None:
 def test_only_the_listed_part_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "in.mp4"
     path.write_bytes(encode(textured(3, 50), rate=25))
-    made = reencode(Sample(str(path), 0, "train", "in", start=0.4, end=1.2), Recipe())
+    made = reencode(Sample(str(path), 0, "train", "in", start=0.4, end=1.2), EncodeSettings())
     with open_video(path) as before, open_video(made.data) as after:
         assert len(after) == 20
         assert np.abs(after.get_frames([0, 19]).astype(int) - before.get_frames([10, 29])).mean() < 4
@@ -66,7 +66,7 @@ def test_small_videos_keep_their_size_and_odd_ones_lose_a_line(
 
     path = tmp_path / "in.mp4"
     path.write_bytes(encode(moving_square(2, *size)))
-    made = reencode(Sample(str(path), 0, "train", "in"), Recipe(short_side=256))
+    made = reencode(Sample(str(path), 0, "train", "in"), EncodeSettings(short_side=256))
     assert (made.height, made.width) == expected
 
 
@@ -240,7 +240,7 @@ def test_an_encoder_that_refuses(source: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("fixformer.data.prepare.encode._encode", refuse)
     with pytest.raises(InputError, match=r"0\.mp4 cannot be encoded"):
-        reencode(Sample(str(source / "val/clap/0.mp4"), 0, "val", "0"), Recipe())
+        reencode(Sample(str(source / "val/clap/0.mp4"), 0, "val", "0"), EncodeSettings())
 
 
 def test_no_encoder_at_all(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ FAILURES = (DecodeError, InputError, OSError)  # what one bad video may raise
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EncodeSettings:
     """How videos are encoded.
 
     Args:
@@ -63,7 +63,7 @@ def source_of(sample: Sample) -> list[Any]:
     return [sample.id, sample.path, sample.start, sample.end, None]
 
 
-def reencode(sample: Sample, recipe: Recipe) -> Encoded:
+def reencode(sample: Sample, recipe: EncodeSettings) -> Encoded:
     """Encode the sample's part of its file. Every frame is kept, with its timestamp."""
     with open_video(sample.path, policy=recipe.damaged) as video:
         info = video.info
@@ -98,7 +98,9 @@ def _increasing(ticks: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(ticks - steps) + steps
 
 
-def _encode(video: Decoder, first: int, ticks: np.ndarray, recipe: Recipe, buffer: io.BytesIO) -> tuple[int, int]:
+def _encode(
+    video: Decoder, first: int, ticks: np.ndarray, recipe: EncodeSettings, buffer: io.BytesIO
+) -> tuple[int, int]:
     info = video.info
     width, height = info.width // 2 * 2, info.height // 2 * 2  # 4:2:0 stores one colour for 2 x 2 pixels
     with av.open(buffer, "w", format="mp4") as output:

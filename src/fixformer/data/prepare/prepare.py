@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fixformer.data.listing import Index, Sample, load_index
-from fixformer.data.prepare.encode import FAILURES, Recipe, reencode, require_encoder, source_of
+from fixformer.data.prepare.encode import FAILURES, EncodeSettings, reencode, require_encoder, source_of
 from fixformer.data.video import Policy
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.errors import InputError, SettingsConflict
@@ -58,7 +58,7 @@ class FileJob:
     sample: Sample
     path: str
     target: Path
-    recipe: Recipe
+    recipe: EncodeSettings
 
     @property
     def source(self) -> str:
@@ -85,7 +85,7 @@ def prepare(
     Args:
         src: the data set, in any layout that training accepts; `kind`, `videos` and `labels` as for `load_index`.
         dst: a new directory, or that of an interrupted `prepare` with the same settings.
-        short_side: this, `keyframes`, `quality` and `damaged` are explained at `Recipe`.
+        short_side: this, `keyframes`, `quality` and `damaged` are explained at `EncodeSettings`.
         shards: write tar shards of `shard_videos` videos each, with an index, instead of files with a CSV.
         workers: processes; by default one per available core.
     """
@@ -93,7 +93,7 @@ def prepare(
 
     require_encoder()
     index = load_index(src, kind=kind, videos=videos, labels=labels)
-    recipe, target = Recipe(short_side, keyframes, quality, damaged), Path(dst)
+    recipe, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or processors()
     settings = {
         "src": str(Path(src).resolve()),
@@ -127,7 +127,7 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
         write_json(path, settings)
 
 
-def make_files(index: Index, target: Path, recipe: Recipe, workers: int) -> PrepareReport:
+def make_files(index: Index, target: Path, recipe: EncodeSettings, workers: int) -> PrepareReport:
     """Encode into `videos/…`, and list all videos in `index.csv`, those that failed under paths that do not exist."""
     listed = [*index.samples, *index.missing]
     paths = output_paths([sample.id for sample in listed])

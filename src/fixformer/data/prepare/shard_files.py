@@ -15,7 +15,7 @@ from typing import Any
 from fixformer.data.listing import Index, Sample
 from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
 from fixformer.data.listing.split import stable_key
-from fixformer.data.prepare.encode import FAILURES, Encoded, Recipe, reencode, source_of
+from fixformer.data.prepare.encode import FAILURES, Encoded, EncodeSettings, reencode, source_of
 from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
 from fixformer.runtime.files import replacing, write_json
 from fixformer.runtime.pools import crash_safe_map
@@ -36,7 +36,7 @@ class ShardJob:
     samples: list[Sample]
     labels: list[str]
     target: Path
-    recipe: Recipe
+    recipe: EncodeSettings
 
     @property
     def tar(self) -> Path:
@@ -64,7 +64,7 @@ class ShardDone:
 
 
 def make_shards(
-    index: Index, target: Path, recipe: Recipe, shard_videos: int, workers: int, settings: dict[str, Any]
+    index: Index, target: Path, recipe: EncodeSettings, shard_videos: int, workers: int, settings: dict[str, Any]
 ) -> PrepareReport:
     """Tar shards and `index.json`. Finished shards of an interrupted run are kept."""
     jobs = list(_plan(index, target, recipe, shard_videos))
@@ -92,7 +92,7 @@ def make_shards(
     return PrepareReport("", str(target), len(entries), size, [(row["path"], row["problem"]) for row in failed])
 
 
-def _plan(index: Index, target: Path, recipe: Recipe, shard_videos: int) -> Iterator[ShardJob]:
+def _plan(index: Index, target: Path, recipe: EncodeSettings, shard_videos: int) -> Iterator[ShardJob]:
     """Shards of one split each; every shard is a random sample of its split, so that reading in order is shuffled."""
     number = 0
     for split in index.splits:
@@ -133,7 +133,7 @@ def _make_shard_carefully(job: ShardJob) -> ShardDone:
     return _write(job, (found[sample] for sample in job.samples))
 
 
-def _attempt(sample: Sample, recipe: Recipe) -> Attempt:
+def _attempt(sample: Sample, recipe: EncodeSettings) -> Attempt:
     try:
         return reencode(sample, recipe)
     except FAILURES as error:
