@@ -63,18 +63,18 @@ def source_of(sample: Sample) -> list[Any]:
     return [sample.id, sample.path, sample.start, sample.end, None]
 
 
-def reencode(sample: Sample, recipe: EncodeSettings) -> Encoded:
+def reencode(sample: Sample, encoding: EncodeSettings) -> Encoded:
     """Encode the sample's part of its file. Every frame is kept, with its timestamp."""
-    with open_video(sample.path, policy=recipe.damaged) as video:
+    with open_video(sample.path, policy=encoding.damaged) as video:
         info = video.info
     if min(info.width, info.height) < 2:
         raise InputError(f"{sample.path}: {info.width} x {info.height} pixels cannot be encoded; the minimum is 2 x 2.")
-    short_side = min(recipe.short_side, info.width, info.height)
-    with open_video(sample.path, policy=recipe.damaged, short_side=short_side) as video:
+    short_side = min(encoding.short_side, info.width, info.height)
+    with open_video(sample.path, policy=encoding.damaged, short_side=short_side) as video:
         ticks, first = _ticks(video, sample)
         buffer = io.BytesIO()
         try:
-            size = _encode(video, first, ticks, recipe, buffer)
+            size = _encode(video, first, ticks, encoding, buffer)
         except av.error.FFmpegError as error:
             raise InputError(f"{sample.path} cannot be encoded: {error_text(error)}.") from None
     return Encoded(buffer.getvalue(), len(ticks), *size, info.fps)
@@ -99,7 +99,7 @@ def _increasing(ticks: np.ndarray) -> np.ndarray:
 
 
 def _encode(
-    video: Decoder, first: int, ticks: np.ndarray, recipe: EncodeSettings, buffer: io.BytesIO
+    video: Decoder, first: int, ticks: np.ndarray, encoding: EncodeSettings, buffer: io.BytesIO
 ) -> tuple[int, int]:
     info = video.info
     width, height = info.width // 2 * 2, info.height // 2 * 2  # 4:2:0 stores one colour for 2 x 2 pixels
@@ -110,9 +110,9 @@ def _encode(
         stream.codec_context.time_base = Fraction(1, CLOCK)
         stream.codec_context.thread_count = 1
         stream.codec_context.options = {
-            "crf": str(recipe.quality),
+            "crf": str(encoding.quality),
             "preset": "veryfast",
-            "g": str(recipe.keyframes),
+            "g": str(encoding.keyframes),
             "tune": "fastdecode",  # no deblocking, no arithmetic coding: a fifth larger, decodes twice as fast
             "mbtree": "0",  # with its macroblock tree x264 is not deterministic, even on one thread
         }

@@ -58,7 +58,7 @@ class FileJob:
     sample: Sample
     path: str
     target: Path
-    recipe: EncodeSettings
+    encoding: EncodeSettings
 
     @property
     def source(self) -> str:
@@ -93,21 +93,21 @@ def prepare(
 
     require_encoder()
     index = load_index(src, kind=kind, videos=videos, labels=labels)
-    recipe, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
+    encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or processors()
     settings = {
         "src": str(Path(src).resolve()),
         "kind": index.kind,
         "videos": str(Path(videos).resolve()) if videos else None,
         "labels": str(Path(labels).resolve()) if labels else None,
-        **asdict(recipe),
+        **asdict(encoding),
         "shard_videos": shard_videos if shards else None,
     }
     claim(target, settings)
     if shards:
-        report = make_shards(index, target, recipe, shard_videos, processes, settings)
+        report = make_shards(index, target, encoding, shard_videos, processes, settings)
     else:
-        report = make_files(index, target, recipe, processes)
+        report = make_files(index, target, encoding, processes)
     report.src, report.missing = str(src), [sample.path for sample in index.missing]
     return report
 
@@ -127,11 +127,11 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
         write_json(path, settings)
 
 
-def make_files(index: Index, target: Path, recipe: EncodeSettings, workers: int) -> PrepareReport:
+def make_files(index: Index, target: Path, encoding: EncodeSettings, workers: int) -> PrepareReport:
     """Encode into `videos/…`, and list all videos in `index.csv`, those that failed under paths that do not exist."""
     listed = [*index.samples, *index.missing]
     paths = output_paths([sample.id for sample in listed])
-    every = [FileJob(sample, path, target, recipe) for sample, path in zip(listed, paths, strict=True)]
+    every = [FileJob(sample, path, target, encoding) for sample, path in zip(listed, paths, strict=True)]
     jobs, absent = every[: len(index.samples)], every[len(index.samples) :]
     before = _read_journal(target)
     results = {job.path: old for job in jobs if (old := before.get(job.path)) and old.source == job.source}
@@ -155,7 +155,7 @@ def make_files(index: Index, target: Path, recipe: EncodeSettings, workers: int)
 def _make_file(job: FileJob) -> FileResult:
     source = job.source  # taken before reading: a file that changes meanwhile must be encoded again
     try:
-        encoded = reencode(job.sample, job.recipe)
+        encoded = reencode(job.sample, job.encoding)
     except FAILURES as error:
         return FileResult(job.path, source, problem=str(error))
     with replacing(job.target / job.path) as temporary:

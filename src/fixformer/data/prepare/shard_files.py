@@ -36,7 +36,7 @@ class ShardJob:
     samples: list[Sample]
     labels: list[str]
     target: Path
-    recipe: EncodeSettings
+    encoding: EncodeSettings
 
     @property
     def tar(self) -> Path:
@@ -64,10 +64,10 @@ class ShardDone:
 
 
 def make_shards(
-    index: Index, target: Path, recipe: EncodeSettings, shard_videos: int, workers: int, settings: dict[str, Any]
+    index: Index, target: Path, encoding: EncodeSettings, shard_videos: int, workers: int, settings: dict[str, Any]
 ) -> PrepareReport:
     """Tar shards and `index.json`. Finished shards of an interrupted run are kept."""
-    jobs = list(_plan(index, target, recipe, shard_videos))
+    jobs = list(_plan(index, target, encoding, shard_videos))
     done = {job.name: known for job in jobs if (known := _read_sidecar(job))}
     waiting = [job for job in jobs if job.name not in done]
     with counting("encoding shards", len(jobs)) as progress:
@@ -92,14 +92,14 @@ def make_shards(
     return PrepareReport("", str(target), len(entries), size, [(row["path"], row["problem"]) for row in failed])
 
 
-def _plan(index: Index, target: Path, recipe: EncodeSettings, shard_videos: int) -> Iterator[ShardJob]:
+def _plan(index: Index, target: Path, encoding: EncodeSettings, shard_videos: int) -> Iterator[ShardJob]:
     """Shards of one split each; every shard is a random sample of its split, so that reading in order is shuffled."""
     number = 0
     for split in index.splits:
         order = sorted(index.split(split), key=lambda sample: stable_key(sample.id, SEED))
         for part, begin in enumerate(range(0, len(order), shard_videos)):
             samples = order[begin : begin + shard_videos]
-            yield ShardJob(f"{split}-{part:06d}.tar", number, samples, index.labels, target, recipe)
+            yield ShardJob(f"{split}-{part:06d}.tar", number, samples, index.labels, target, encoding)
             number += len(samples)
 
 
@@ -122,20 +122,20 @@ def _remove_leftovers(target: Path, names: set[str]) -> None:
 
 
 def _make_shard(job: ShardJob) -> ShardDone:
-    return _write(job, (_attempt(sample, job.recipe) for sample in job.samples))
+    return _write(job, (_attempt(sample, job.encoding) for sample in job.samples))
 
 
 def _make_shard_carefully(job: ShardJob) -> ShardDone:
     """One process per video, after one of them crashed the process that made the whole shard."""
     found: dict[Sample, Attempt] = {}
-    for sample, result in crash_safe_map(partial(_attempt, recipe=job.recipe), job.samples, workers=2):
+    for sample, result in crash_safe_map(partial(_attempt, encoding=job.encoding), job.samples, workers=2):
         found[sample] = result or CRASH
     return _write(job, (found[sample] for sample in job.samples))
 
 
-def _attempt(sample: Sample, recipe: EncodeSettings) -> Attempt:
+def _attempt(sample: Sample, encoding: EncodeSettings) -> Attempt:
     try:
-        return reencode(sample, recipe)
+        return reencode(sample, encoding)
     except FAILURES as error:
         return str(error)
 
