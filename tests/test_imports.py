@@ -1,41 +1,27 @@
-"""Imports form a tree: every room, and what it may import. Importing the package costs nothing."""
+"""Imports form a tree: `tools/rooms.py` lists every room and what it may import. Importing the package is cheap."""
 
 import ast
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import fixformer
 
-ROOT = Path(fixformer.__file__).parent
-BASE = {"errors"}
-VIDEO = BASE | {"config", "runtime"}
-# Room -> the rooms it may import beside itself. A room in a room has its own line.
-ROOMS: dict[str, set[str]] = {
-    "config": BASE,
-    "ops": BASE,
-    "runtime": BASE | {"config"},
-    "models/layers": BASE,
-    "models/attention": BASE | {"config", "ops", "models/layers"},
-    "models": BASE | {"config", "ops", "runtime", "models/layers", "models/attention"},
-    "models/zoo/common": BASE | {"config", "ops", "models", "models/layers", "models/attention"},
-    "models/zoo": BASE | {"config", "ops", "models", "models/layers", "models/attention", "models/zoo/common"},
-    "models/weights": BASE | {"models", "models/layers", "models/attention", "models/zoo"},
-    "data": BASE,
-    "data/video": VIDEO,
-    "data/listing": VIDEO | {"data/video"},
-    "data/clips": VIDEO | {"data/video", "data/listing"},
-    "data/loading": VIDEO | {"data/video", "data/listing", "data/clips"},
-    "data/audit": VIDEO | {"data/video", "data/listing", "data/clips"},
-    "data/prepare": VIDEO | {"data/video", "data/listing", "data/clips"},
-    "data/synthetic": VIDEO | {"data/video", "data/listing", "data/clips"},
-    "evaluation": BASE | {"config", "runtime", "models", "data"},
-    "training": BASE | {"config", "runtime", "models", "data", "evaluation"},
-    "bench": BASE | {"config", "runtime", "models", "data", "evaluation", "training"},
-    "cli": BASE | {"config", "runtime", "models", "data", "evaluation", "training", "bench"},
-}
-# Modules of the package itself: what every room may use of it, and the door to the command line.
-DOORS = {"__init__", "__main__", "errors"}
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = Path(fixformer.__file__).parent
+sys.path.insert(0, str(REPOSITORY / "tools"))
+from rooms import PICTURE, ROOMS, UPPER_FLOORS, draw  # noqa: E402
+
+# Modules beside the rooms.
+ROOT_MODULES = {"__init__", "__main__", "errors"}
+
+
+def module_of(file: Path) -> str:
+    return ".".join(["fixformer", *file.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
 
 
 def room_of(module: str) -> str:
@@ -46,58 +32,77 @@ def room_of(module: str) -> str:
     return "/".join(parts)
 
 
-def imported_modules(file: Path) -> set[str]:
-    modules = set()
+def imported_names(file: Path) -> set[str]:
+    """Dotted names of everything imported from this package, at the top of the file or inside functions."""
+    names = set()
     for node in ast.walk(ast.parse(file.read_text())):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import"
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-        modules |= {name for name in names if name.startswith("fixformer.")}
-    return modules
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.startswith("fixformer.")}
 
 
-def is_allowed(room: str, module: str) -> bool:
-    """A room may import itself and what its line names, rooms in a named room included where that is a leaf above."""
-    target = room_of(module)
+def is_allowed(room: str, name: str) -> bool:
+    target = room_of(name)
     if target == "":
-        return module.split(".")[1] in (*BASE, "__version__")
-    return any(target == name or (room in LEAVES and target.startswith(f"{name}/")) for name in (room, *ROOMS[room]))
-
-
-# These stand on whole floors: `training` may use any room of `data`.
-LEAVES = {"evaluation", "training", "bench", "cli"}
+        return name.split(".")[1] in ("errors", "__version__")
+    rooms = {room, *ROOMS[room].imports}
+    return target in rooms or (room in UPPER_FLOORS and any(target.startswith(f"{other}/") for other in rooms))
 
 
 def test_every_file_is_in_a_room() -> None:
-    for file in ROOT.rglob("*.py"):
-        room = file.parent.relative_to(ROOT).as_posix()
-        assert room in ROOMS or file.stem in DOORS, file
+    for file in PACKAGE.rglob("*.py"):
+        room = file.parent.relative_to(PACKAGE).as_posix()
+        assert room in ROOMS or (room == "." and file.stem in ROOT_MODULES), file
 
 
-def test_imports_form_a_tree() -> None:
+def test_rooms_import_only_what_the_table_allows() -> None:
     wrong = [
-        f"{file.relative_to(ROOT)} imports {module}"
-        for file in ROOT.rglob("*.py")
-        for module in imported_modules(file)
-        if file.parent != ROOT and not is_allowed(file.parent.relative_to(ROOT).as_posix(), module)
+        f"{file.relative_to(PACKAGE)} imports {name}"
+        for file in PACKAGE.rglob("*.py")
+        if file.parent != PACKAGE
+        for name in imported_names(file)
+        if not is_allowed(file.parent.relative_to(PACKAGE).as_posix(), name)
     ]
     assert not wrong, "\n".join(sorted(wrong))
 
 
-def test_no_two_rooms_import_each_other() -> None:
-    for room, allowed in ROOMS.items():
-        seen, waiting = set(), list(allowed & ROOMS.keys())
-        while waiting:
-            one = waiting.pop()
-            seen.add(one)
-            waiting += [name for name in ROOMS[one] if name in ROOMS and name not in seen]
-        assert room not in seen, room
+def test_the_table_has_no_cycle() -> None:
+    TopologicalSorter({name: room.imports for name, room in ROOMS.items()}).prepare()
+
+
+def test_modules_have_no_import_cycle() -> None:
+    """Also within a room, lazy imports included; `__init__` files only re-export, so their edges do not count."""
+    files = {module_of(file): file for file in PACKAGE.rglob("*.py") if file.name not in ("__init__.py", "__main__.py")}
+    graph = {}
+    for module, file in files.items():
+        names = imported_names(file)
+        graph[module] = {other for other in files for name in names if name == other or name.startswith(f"{other}.")}
+    TopologicalSorter(graph).prepare()
 
 
 def test_no_module_name_stands_for_two_things() -> None:
-    stems = [file.stem for file in ROOT.rglob("*.py") if file.stem not in ("__init__", "__main__")]
+    stems = [file.stem for file in PACKAGE.rglob("*.py") if file.stem not in ("__init__", "__main__")]
     assert sorted(stems) == sorted(set(stems))
+
+
+def test_the_picture_of_the_rooms_is_up_to_date() -> None:
+    assert PICTURE.read_text() == draw(), "run `python tools/rooms.py`"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_paths_and_names_on_the_page_exist(page: str) -> None:
+    """`config/model.py` must be a file, `config/model.py::ModelConfig` a class or function in it."""
+    found = re.findall(r"`([\w/]+(?:\.py|/))(?:::(\w+))?`", (REPOSITORY / page).read_text())
+    assert len(found) > 5
+    for path, name in found:
+        file = next((root / path for root in (PACKAGE, REPOSITORY) if (root / path).exists()), None)
+        assert file is not None, path
+        assert not name or re.search(rf"^\s*(class|def) {name}\b|^{name}\b.*=", file.read_text(), re.M), (
+            f"{path}::{name}"
+        )
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -105,7 +110,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_import_does_not_pay_for_torch() -> None:
+def test_import_does_not_load_torch() -> None:
     heavy = {"torch", "numpy", "av", "tyro", "rich"}
     assert not heavy & loaded_by("import fixformer; fixformer.__version__; dir(fixformer)")
     assert "torch" not in loaded_by("import fixformer.cli.app")

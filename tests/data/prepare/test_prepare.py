@@ -12,9 +12,10 @@ import pytest
 
 from fixformer.cli import data_verbs
 from fixformer.data.listing import Sample, load_index
-from fixformer.data.prepare import prepare as preparing
+from fixformer.data.prepare import video_files
 from fixformer.data.prepare.encode import EncodeSettings, _increasing, reencode
-from fixformer.data.prepare.prepare import FileJob, FileResult, output_paths, prepare
+from fixformer.data.prepare.prepare import prepare
+from fixformer.data.prepare.video_files import FileJob, FileResult, output_paths
 from fixformer.data.video import open_video
 from fixformer.errors import InputError, SettingsConflict, UserError
 from videos import class_folders, encode, textured
@@ -96,7 +97,7 @@ def test_failures_are_listed_and_tried_again(source: Path, tmp_path: Path) -> No
 
 def test_interrupted_work_resumes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    make = preparing._make_file
+    make = video_files._make_file
 
     def stop_after_three(job: FileJob) -> FileResult:
         if len(made) == 3:
@@ -104,12 +105,12 @@ def test_interrupted_work_resumes(source: Path, tmp_path: Path, monkeypatch: pyt
         made.append(job.path)
         return make(job)
 
-    monkeypatch.setattr(preparing, "_make_file", stop_after_three)
+    monkeypatch.setattr(video_files, "_make_file", stop_after_three)
     with pytest.raises(KeyboardInterrupt):
         prepare(source, tmp_path / "out", workers=1)
     assert not (tmp_path / "out/index.csv").exists()
     (tmp_path / "out" / made[0]).unlink()
-    monkeypatch.setattr(preparing, "_make_file", lambda job: made.append(job.path) or make(job))
+    monkeypatch.setattr(video_files, "_make_file", lambda job: made.append(job.path) or make(job))
     assert prepare(source, tmp_path / "out", workers=1).videos == 8
     assert len(made) == 3 + 6
     assert not [path for path in (tmp_path / "out").rglob("*.tmp")]

@@ -16,7 +16,7 @@ from fixformer.data.listing import Index, Sample
 from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
 from fixformer.data.listing.split import stable_key
 from fixformer.data.prepare.encode import FAILURES, Encoded, EncodeSettings, reencode, source_of
-from fixformer.data.prepare.prepare import CRASH, MISSING, PrepareReport
+from fixformer.data.prepare.prepare_report import CRASH, MISSING, PrepareReport
 from fixformer.runtime.files import replacing, write_json
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting

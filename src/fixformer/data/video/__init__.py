@@ -1,12 +1,11 @@
 """Frames by number or by time, from video files, bytes, folders of images and tar shards.
 
-Read in this order: `decoder` (the interface and `open_video`), `containers` (opening a file within limits), `packets`
-(demuxing), `frame_table` (which packet holds which frame), `frame_access` (seeking, sequential or from memory),
-`pyav_decoder` (the default backend, built on all of these). `orientation` makes upright RGB of a decoded picture.
+Read in this order: `decoder` (the interface), `containers` (opening a file within limits), `packets` (demuxing),
+`frame_table` (which packet holds which frame), `frame_access` (seeking, sequential or from memory), `pyav_decoder` (the
+default backend, built on all of these), `open_video` (chooses the backend). `orientation` makes upright RGB of a frame.
 """
 
 from fixformer.data.video.decoder import (
-    BACKENDS,
     DecodeError,
     Decoder,
     Fault,
@@ -15,8 +14,8 @@ from fixformer.data.video.decoder import (
     Policy,
     Source,
     VideoInfo,
-    open_video,
 )
+from fixformer.data.video.open_video import BACKENDS, open_video
 
 __all__ = [
     "BACKENDS",

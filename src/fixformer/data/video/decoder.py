@@ -1,4 +1,4 @@
-"""The `Decoder` interface and `open_video`, which chooses the backend.
+"""The `Decoder` interface, which every backend implements.
 
 Frames are RGB uint8 arrays `frames_THWC`, upright (rotation and mirroring in the metadata are applied), addressed by
 index or by time, and equal to what a full sequential decode gives.
@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Self, get_args
+from typing import BinaryIO, Literal, Self
 
 import numpy as np
 
-from fixformer.config import Backend
 from fixformer.data.video.frame_table import frames_at
-from fixformer.errors import InputError, UnknownName, UserError
+from fixformer.errors import InputError, UserError
 
 Source = str | Path | bytes | BinaryIO
 Policy = Literal["strict", "partial"]
-
-BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
 class DecodeError(UserError):
@@ -156,45 +153,3 @@ class Decoder(ABC):
             need = f"{count} frames of {width} x {height} need more than {self._limits.bytes:,} bytes (Limits.bytes)"
             raise InputError(f"{self._file}: {need}; request fewer, or a smaller short_side.")
         return np.empty((count, height, width, 3), dtype=np.uint8)
-
-
-def open_video(
-    source: Source,
-    *,
-    backend: str = "pyav",
-    policy: Policy = "strict",
-    limits: Limits = Limits(),  # noqa: B008 - frozen
-    short_side: int | None = None,
-    threads: int = 1,
-    fps: float | None = None,
-) -> Decoder:
-    """Open a video file, its bytes, a binary file object, a folder of images, or a video inside a shard.
-
-    Args:
-        source: what to read. A folder is a video whose frames are its images in natural order.
-        backend: "pyav", or "torchcodec" where it is installed.
-        policy: on damage, "strict" raises `DecodeError`; "partial" keeps the good frames and records a `Fault`.
-        limits: what the file may cost before it is refused.
-        short_side: scale the frames so that their shorter side has this many pixels.
-        threads: of the decoder. Use one inside the workers of a data loader.
-        fps: frame rate of a folder of images, which has no timestamps.
-    """
-    if backend not in BACKENDS:
-        raise UnknownName("decoder backend", backend, BACKENDS)
-    name = None
-    if isinstance(source, str) and ".tar::" in source:
-        from fixformer.data.video.shard_member import is_member, read_member
-
-        if is_member(source):
-            name, source = source, read_member(source)
-    if isinstance(source, str | Path) and Path(source).is_dir():
-        from fixformer.data.video.image_folder import ImageFolderDecoder
-
-        return ImageFolderDecoder(Path(source), policy=policy, limits=limits, short_side=short_side, fps=fps)
-    if backend == "torchcodec":
-        from fixformer.data.video.torchcodec_decoder import TorchCodecDecoder
-
-        return TorchCodecDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)
-    from fixformer.data.video.pyav_decoder import PyAVDecoder
-
-    return PyAVDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads, name=name)
