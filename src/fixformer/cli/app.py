@@ -11,25 +11,18 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
+from fixformer.cli.arguments import Checkpoint, Number, PathOption, Settings, Text
 from fixformer.cli.bench_verbs import bench
 from fixformer.cli.data_verbs import check, prepare
 from fixformer.errors import Interrupted, UserError
 
 app = SubcommandApp()
 
-# Types of the arguments, with the names --help shows for their values. Those that may be None describe their default
-# in words.
-Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
-Number = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
-PathOption = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
-Checkpoint = Positional[Annotated[str, arg(metavar="CHECKPOINT")]]
-Settings = Positional[Annotated[tuple[str, ...], arg(metavar="[NAME=VALUE ...]", help_behavior_hint="")]]
 # How long a process other than the main one waits to be terminated before it prints its error. The main process may
 # be slower by some seconds to start and to meet the same error.
 ERROR_DELAY = 10.0

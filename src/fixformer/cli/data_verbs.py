@@ -3,36 +3,37 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
+from fixformer.cli.arguments import Number, PathOption
 from fixformer.errors import UserError
 
 SHOWN_ITEMS = 10  # of each issue on the terminal; report.txt has all
 
 
 def check(
-    data: Positional[str],
+    data: Positional[Annotated[str, arg(metavar="DATA")]],
     *,
-    out: Path | None = None,
+    out: PathOption = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     min_frames: int = 8,
-    workers: int | None = None,
+    workers: Number = None,
     again: bool = False,
     json: bool = False,
 ) -> None:
-    """Decode every file of a data set and report what is wrong with it; exit status 1 if it is unusable.
+    """Decode every file of a data set and report problems; exit status 1 if it is unusable.
 
     Args:
         data: the data set, in any layout that training accepts.
-        out: directory for report.json, report.txt and histograms.png; check-NAME if not given.
-        kind: the layout, if it is not to be detected.
-        videos: directory of the files, if not that of the annotations.
-        labels: a file of label names, one per line.
-        min_frames: a video with fewer is reported as too short.
+        out: directory for report.json, report.txt and histograms.png; by default check-NAME.
+        kind: layout of the data set; detected by default.
+        videos: directory of the video files, if not beside the annotations.
+        labels: file of label names, one per line.
+        min_frames: videos with fewer frames are reported as too short.
         workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
         json: print JSON.
@@ -56,8 +57,8 @@ def check(
 
 
 def prepare(
-    src: Positional[str],
-    dst: Positional[str],
+    src: Positional[Annotated[str, arg(metavar="SRC")]],
+    dst: Positional[Annotated[str, arg(metavar="DST")]],
     *,
     short_side: int = 256,
     keyframes: int = 16,
@@ -65,27 +66,27 @@ def prepare(
     damaged: Literal["strict", "partial"] = "strict",
     shards: bool = False,
     shard_videos: int = 256,
-    workers: int | None = None,
+    workers: Number = None,
     kind: str = "auto",
-    videos: Path | None = None,
-    labels: Path | None = None,
+    videos: PathOption = None,
+    labels: PathOption = None,
     json: bool = False,
 ) -> None:
-    """Encode every video of a data set again: smaller, upright, with key frames close together. Resumable.
+    """Re-encode every video of a data set for fast reading: smaller, upright, with frequent key frames. Resumable.
 
     Args:
         src: the data set, in any layout that training accepts.
         dst: a new directory, or that of an interrupted `prepare` with the same settings.
-        short_side: pixels of the shorter side; smaller videos keep their size.
-        keyframes: frames from one key frame to the next.
-        quality: x264's constant rate factor, lower is better.
-        damaged: "strict" leaves out a video with damage in the middle, "partial" keeps its good frames.
+        short_side: length of the shorter side in pixels; smaller videos keep their size.
+        keyframes: frames between key frames.
+        quality: constant rate factor of x264; lower is better.
+        damaged: "strict" skips a video with damage in the middle, "partial" keeps its good frames.
         shards: write tar shards with an index instead of files with a CSV.
-        shard_videos: videos in a shard.
+        shard_videos: videos per shard.
         workers: processes; by default one per available core.
-        kind: the layout, if it is not to be detected.
-        videos: directory of the files, if not that of the annotations.
-        labels: a file of label names, one per line.
+        kind: layout of the data set; detected by default.
+        videos: directory of the video files, if not beside the annotations.
+        labels: file of label names, one per line.
         json: print JSON.
     """
     from fixformer.data.prepare import prepare as preparing
