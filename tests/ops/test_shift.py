@@ -17,6 +17,7 @@ from fixformer.ops.shift import (
     released_square_groups,
     released_time_groups,
     shift,
+    shift_,
     shift_reference,
     square_groups,
     time_groups,
@@ -30,6 +31,14 @@ sizes = st.tuples(st.integers(1, 2), *[st.integers(1, 5)] * 3)
 def numbered(*shape: int) -> Tensor:
     """All values distinct and non-zero, so that a channel's origin can be told."""
     return torch.arange(1.0, 1 + torch.Size(shape).numel()).view(shape)
+
+
+def assert_shifts(x: Tensor, groups: list[Group]) -> None:
+    """Both fast forms are the reference."""
+    expected, in_place = shift_reference(x, groups), x.clone()
+    shift_(in_place, groups)
+    assert torch.equal(shift(x, groups), expected)
+    assert torch.equal(in_place, expected)
 
 
 @pytest.mark.parametrize("segment", [4, 8])
@@ -64,7 +73,7 @@ def test_equals_the_reference(size, channels: int, window: int, reach: int, keep
     for space in SPACE.values():
         in_space = space(channels, reach, keep)
         for groups in (in_time, in_space, compose(in_time, in_space)):
-            assert torch.equal(shift(x, groups), shift_reference(x, groups))
+            assert_shifts(x, groups)
         one_after_the_other = shift_reference(shift_reference(x, in_time), in_space)
         assert torch.equal(shift(x, compose(in_time, in_space)), one_after_the_other)
 
@@ -74,7 +83,7 @@ def test_equals_the_reference(size, channels: int, window: int, reach: int, keep
 def test_released_shifts_equal_the_reference(size, channels: int, distance: int) -> None:
     x = numbered(*size, channels)
     for groups in (*(make(channels, distance) for make in RELEASED_SPACE.values()), released_time_groups(channels, 4)):
-        assert torch.equal(shift(x, groups), shift_reference(x, groups))
+        assert_shifts(x, groups)
 
 
 def test_gradient_equals_the_reference() -> None:

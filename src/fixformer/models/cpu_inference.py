@@ -18,7 +18,7 @@ from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 
 # The largest tensor of a chunk: it and the two or three beside it should fit a processor's last cache, often 32 MB.
 # Tried with fixformer_base on an AMD EPYC: 8 and 16 MB are equally fast, 4 MB is slower by 2 %.
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 16 << 20
 # Smaller clips are run at once: up to here glibc's malloc keeps freed memory and hands it out again.
 SMALLEST_BYTES = 32 << 20
 # Modules from here treat each frame, or each token, by itself; others (LoRA, quantised layers) may not.
@@ -59,17 +59,19 @@ def run_in_chunks(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:
 def attend_in_chunks(branch: Branch, attention: Attention, x_BTHWD: Tensor) -> None:
     """Association looks at other frames and rows, so it sees the whole clip; the rest is done chunk by chunk."""
     q, k, v = attention.project(branch.norm(x_BTHWD))
-    for borrowed in (k, v):
-        borrowed.copy_(attention.associate(borrowed))  # back into the memory of the projection
+    for keys_or_values in (k, v):
+        attention.associate.in_place(keys_or_values)
     # A sequence along space lies in one frame, a sequence along time in one row.
     axis = 1 if isinstance(attention.axis, SpaceAxis) else 2
-    for part in chunks(x_BTHWD, axis, attention.qkv.out_features):
+    # Beside q, k and v there are the features and the gate's input, so twice their width is counted.
+    for part in chunks(x_BTHWD, axis, width=2 * attention.qkv.out_features):
         x_BTHWD[part].add_(attention.proj(attention.after_association(q[part], k[part], v[part])))
 
 
 def chunks(x_BTHWD: Tensor, axis: int, width: int) -> Iterator[tuple[slice, ...]]:
-    """Slices along an axis whose tokens take `CHUNK_BYTES` at most if each has `width` channels."""
+    """Slices along an axis, nearly equal, whose tokens take `CHUNK_BYTES` at most if each has `width` channels."""
     size = x_BTHWD.shape[axis]
-    step = max(1, CHUNK_BYTES // (4 * width * x_BTHWD[..., 0].numel() // size))
-    for start in range(0, size, step):
-        yield (slice(None),) * axis + (slice(start, start + step),)
+    largest = max(1, CHUNK_BYTES // (4 * width * x_BTHWD[..., 0].numel() // size))
+    count = -(-size // largest)
+    for i in range(count):
+        yield (slice(None),) * axis + (slice(i * size // count, (i + 1) * size // count),)

@@ -150,6 +150,22 @@ def _translate(x_BTHWC: Tensor, offset: Offset) -> Tensor:
     return F.pad(x_BTHWC, padding)
 
 
+def shift_(x_BTHWC: Tensor, groups: Sequence[Group]) -> None:
+    """`shift` in place and without gradient; only channels that move are read and written."""
+    for group in groups:
+        target = x_BTHWC[..., group.start : group.stop]
+        source = target.clone()
+        inside, taken = target, source
+        for axis, d in enumerate((group.dt, group.dy, group.dx), 1):
+            size = x_BTHWC.shape[axis]
+            count = max(size - abs(d), 0)  # tokens whose neighbour lies in the clip
+            if d and not group.own_at_border:
+                target.narrow(axis, count if d > 0 else 0, size - count).zero_()
+            inside = inside.narrow(axis, min(max(-d, 0), size), count)
+            taken = taken.narrow(axis, min(max(d, 0), size), count)
+        inside.copy_(taken)
+
+
 def shift_reference(x_BTHWC: Tensor, groups: Sequence[Group]) -> Tensor:
     """The definition, token by token."""
     _, T, H, W, _ = x_BTHWC.shape

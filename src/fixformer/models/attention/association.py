@@ -17,6 +17,7 @@ from fixformer.ops.shift import (
     released_square_groups,
     released_time_groups,
     shift,
+    shift_,
     square_groups,
     time_groups,
 )
@@ -31,12 +32,19 @@ class Associate(nn.Module):
         self.segment = segment
 
     def forward(self, x_BTHWhE: Tensor) -> Tensor:
-        B, T = x_BTHWhE.shape[:2]
+        return shift(self._segments(x_BTHWhE), self.groups).view_as(x_BTHWhE)
+
+    def in_place(self, x_BTHWhE: Tensor) -> None:
+        """The same without gradient, writing over the keys or values."""
+        shift_(self._segments(x_BTHWhE), self.groups)
+
+    def _segments(self, x_BTHWhE: Tensor) -> Tensor:
+        """A view `[B·T/segment, segment, H, W, h·E]`."""
+        B, T, H, W, _, _ = x_BTHWhE.shape
         segment = self.segment or T
         if T % segment:
             raise InputError(f"a clip of {T} frames cannot be divided into segments of shift_segment={segment} frames.")
-        x_BTHWC = x_BTHWhE.flatten(-2).reshape(B * T // segment, segment, *x_BTHWhE.shape[2:4], -1)
-        return shift(x_BTHWC, self.groups).view_as(x_BTHWhE)
+        return x_BTHWhE.flatten(-2).view(B * T // segment, segment, H, W, -1)
 
 
 def paper_groups(config: FilledModelConfig, axis: str) -> list[Group]:

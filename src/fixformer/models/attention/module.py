@@ -46,7 +46,7 @@ class Attention(nn.Module):
         self.steps = nn.ModuleDict({"fixate": fixate or NoFixation()})
         self.attend = attend
         self.proj = nn.Linear(dim, dim)
-        self.associate = associate or nn.Identity()
+        self.associate = associate or Associate(())
         self.kernel = kernel
 
     @property
