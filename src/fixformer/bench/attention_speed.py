@@ -1,6 +1,6 @@
 """Speed and memory of every kind of attention over the number of tokens, and where each overtakes fused softmax.
 
-What is timed is one attention within one frame, without its projections (`Attention.between_projections`): association,
+What is timed is one attention within one frame, without its two projections: association,
 kernel and fixation where a kind has them, the attention itself, and the copies into its layout and back. The
 projections, which all kinds share, and the rest of a block are left out. "forward+backward" computes the gradients of
 q, k, v and of the parameters between the projections.

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fixformer.config import ModelConfig
 from fixformer.models.attention.module import Attention, build_attention
@@ -48,35 +48,36 @@ def measure(job: AttentionSpeedJob) -> Iterator[AttentionSpeed]:
     # The first call loads code, which must not count as memory of the shortest sequence.
     _run(*_prepare(job, job.sides[0]), job.backward)
     for side in job.sides:
-        attention, inputs = _prepare(job, side)
+        attention, qkv_BTHWD = _prepare(job, side)
         before = reset_peak_memory()
-        _run(attention, inputs, job.backward)
+        _run(attention, qkv_BTHWD, job.backward)
         memory = max(peak_memory() - before, 0)
         seconds: list[float] = []
         while not seconds or (sum(seconds) < job.seconds and len(seconds) < MOST_REPEATS):
             start = time.perf_counter()
-            _run(attention, inputs, job.backward)
+            _run(attention, qkv_BTHWD, job.backward)
             seconds.append(time.perf_counter() - start)
         yield AttentionSpeed(side, seconds, memory)
 
 
-def _prepare(job: AttentionSpeedJob, side: int) -> tuple[Attention, tuple[Tensor, ...]]:
+def _prepare(job: AttentionSpeedJob, side: int) -> tuple[Attention, Tensor]:
     torch.manual_seed(0)
     config = ModelConfig(embed_dim=job.heads * job.head_dim, num_heads=job.heads, **job.settings)
     config.validate()
     attention = build_attention(config.filled(), "space", (1, side, side)).train(job.backward)
+    # Only what differs between the kinds is measured: the module's own forward, its projections left out.
+    attention.qkv = attention.proj = nn.Identity()  # type: ignore[assignment]
     # Half of what randn gives: queries and keys as they come out of a LayerNorm and a projection.
-    qkv = 0.5 * torch.randn(3, 1, 1, side, side, job.heads, job.head_dim)
-    return attention, tuple(x.clone().requires_grad_(job.backward) for x in qkv)
+    qkv_BTHWD = 0.5 * torch.randn(1, 1, side, side, 3 * job.heads * job.head_dim)
+    return attention, qkv_BTHWD.requires_grad_(job.backward)
 
 
-def _run(attention: Attention, inputs: tuple[Tensor, ...], backward: bool) -> None:
-    """The model's own code without the two projections, which are the same for every kind."""
+def _run(attention: Attention, qkv_BTHWD: Tensor, backward: bool) -> None:
     with torch.set_grad_enabled(backward):
-        y_BTHWD = attention.between_projections(*inputs)
+        y_BTHWD = attention(qkv_BTHWD)
     if backward:
         y_BTHWD.backward(torch.ones_like(y_BTHWD))
-        for x in (*inputs, *attention.parameters()):
+        for x in (qkv_BTHWD, *attention.parameters()):
             x.grad = None
 
 

@@ -57,7 +57,7 @@ def run_in_chunks(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:
 
 
 def attend_in_chunks(branch: Branch, attention: Attention, x_BTHWD: Tensor) -> None:
-    """Association looks at other frames and rows, so it sees the whole clip; the rest is done chunk by chunk."""
+    """`Attention.forward`. Association needs other frames and rows, the rest looks at one sequence at a time."""
     q, k, v = attention.project(branch.norm(x_BTHWD))
     for keys_or_values in (k, v):
         attention.associate.in_place(keys_or_values)
@@ -65,7 +65,9 @@ def attend_in_chunks(branch: Branch, attention: Attention, x_BTHWD: Tensor) -> N
     axis = 1 if isinstance(attention.axis, SpaceAxis) else 2
     # Beside q, k and v there are the features and the gate's input, so twice their width is counted.
     for part in chunks(x_BTHWD, axis, width=2 * attention.qkv.out_features):
-        x_BTHWD[part].add_(attention.proj(attention.after_association(q[part], k[part], v[part])))
+        q_part, k_part = attention.kernel(q[part]), attention.kernel(k[part])
+        q_part, k_part = attention.fixate(q_part, k_part, v[part])
+        x_BTHWD[part].add_(attention.proj(attention.attend_along_axis(q_part, k_part, v[part])))
 
 
 def chunks(x_BTHWD: Tensor, axis: int, width: int) -> Iterator[tuple[slice, ...]]:

@@ -55,22 +55,15 @@ class Attention(nn.Module):
 
     def forward(self, x_BTHWD: Tensor) -> Tensor:
         q, k, v = self.project(x_BTHWD)
-        return self.proj(self.between_projections(q, k, v))
+        k, v = self.associate(k), self.associate(v)  # appendix A.3: channels from neighbouring tokens
+        q, k = self.kernel(q), self.kernel(k)  # φ of Eq. 3
+        q, k = self.fixate(q, k, v)  # Eq. 4 or 5: channels reweighted
+        y_BTHWD = self.attend_along_axis(q, k, v)  # Eq. 3
+        return self.proj(y_BTHWD)
 
     def project(self, x_BTHWD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.qkv(x_BTHWD).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         return q, k, v
-
-    def between_projections(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """From q, k, v to the heads' output `[B, T, H, W, D]`."""
-        k, v = self.associate(k), self.associate(v)  # appendix A.3: channels from neighbouring tokens
-        return self.after_association(q, k, v)
-
-    def after_association(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The rest looks at one sequence at a time, so it may be given some of the frames (or rows) only."""
-        q, k = self.kernel(q), self.kernel(k)  # φ of Eq. 3
-        q, k = self.fixate(q, k, v)  # Eq. 4 or 5: channels reweighted
-        return self.attend_along_axis(q, k, v)  # Eq. 3
 
     def attend_along_axis(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q_GhNE, k_GhNE, v_GhNE = map(self.axis.sequences, (q, k, v))
@@ -81,11 +74,12 @@ class Attention(nn.Module):
 class FixationFirstAttention(Attention):
     """The other order, which the paper's ablation compares: association after fixation."""
 
-    def between_projections(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(self, x_BTHWD: Tensor) -> Tensor:
+        q, k, v = self.project(x_BTHWD)
         q, k = self.kernel(q), self.kernel(k)
         q, k = self.fixate(q, k, v)
         k, v = self.associate(k), self.associate(v)
-        return self.attend_along_axis(q, k, v)
+        return self.proj(self.attend_along_axis(q, k, v))
 
 
 ORDERS: dict[str | None, type[Attention]] = {
