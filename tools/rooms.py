@@ -1,6 +1,6 @@
 """The rooms of the package: what each holds and what it may import; `python tools/rooms.py` draws docs/rooms.svg.
 
-tests/test_imports.py holds the source against this table, and the picture against what is drawn here.
+tests/test_imports.py checks the source against this table, and that the picture is up to date.
 """
 
 from html import escape
@@ -95,7 +95,9 @@ def draw() -> str:
         title, *rows = [f"{name.rpartition('/')[2]}/", *filter(None, ROOMS[name].holds.split("\n"))]
         parts.append(_text(left + width / 2, top + 22, title, 'font-size="15" font-weight="600"'))
         parts += [_text(left + width / 2, top + 39 + 13 * i, row, _SMALL) for i, row in enumerate(rows)]
-    parts.append(_text(480, 546, "imports point down; errors.py lies below everything", _SMALL))
+    parts.append(
+        _text(480, 546, "imports point down (tools/rooms.py says exactly how); errors.py is below everything", _SMALL)
+    )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

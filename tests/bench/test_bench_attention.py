@@ -10,7 +10,7 @@ from fixformer.bench import attention_speed as bench
 from fixformer.bench.attention_speed_worker import AttentionSpeedJob, measure
 from fixformer.bench.process import measure_apart
 from fixformer.cli.print_bench import print_attention_speed
-from fixformer.config.model import AttentionKind
+from fixformer.config.model import AttentionName
 from fixformer.errors import UnknownName, UserError
 from fixformer.runtime.files import write_json
 
@@ -31,7 +31,7 @@ def test_every_kind_runs(kind: str, backward: bool) -> None:
 
 
 def test_all_attentions_are_compared() -> None:
-    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(get_args(AttentionKind))
+    assert {settings.get("attention", "linear") for settings in bench.KINDS.values()} == set(get_args(AttentionName))
     assert {"attention": "linear", "kernel": "elu1", **bench.PLAIN} in bench.KINDS.values()  # the Linear Transformer
 
 

@@ -26,6 +26,7 @@ DATA = DataConfig(path="somewhere")
         ("none", Literal["none", "time"], "none"),
         ("0.9,0.98", tuple[float, float], (0.9, 0.98)),
         ("", tuple[Stage, ...], ()),
+        ("4x32:3,", tuple[Stage, ...], (Stage(3, 4, 32),)),
         ("4x32:3,8x48:2@8", tuple[Stage, ...], (Stage(3, 4, 32), Stage(2, 8, 48, 8))),
         ("7", str, "7"),
         ("many", int, "many"),
@@ -35,6 +36,22 @@ def test_text_is_read_as_the_type_of_its_setting(text: str, hint: Any, value: ob
     found = parse(text, hint)
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (np.zeros(2), bool),
+        (np.zeros(2), Literal["a", "b"]),
+        (["a"], Literal["a", "b"]),
+        (1.0, bool),
+        (10**400, float),
+        (np.zeros(2), PositiveInt),
+    ],
+)
+def test_a_value_of_another_kind_is_one_sentence(value: object, hint: Any) -> None:
+    with pytest.raises((InputError, UnknownName), match="setting"):
+        coerce(value, hint, "setting")
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

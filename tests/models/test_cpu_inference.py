@@ -59,7 +59,7 @@ def tiny(**settings: Any) -> VideoModel:
 @torch.no_grad()
 def test_equals_the_plain_forward(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
     model, video = tiny(**settings), torch.randn(shape)
-    assert may_run_in_chunks(model.blocks, model.patch_embed(video))
+    assert may_run_in_chunks(model, model.blocks, model.patch_embed(video))
     chunked = model(video)
     model.set_chunked_inference(False)
     torch.testing.assert_close(chunked, model(video), atol=2e-5, rtol=1e-4)
@@ -80,16 +80,18 @@ def test_a_clip_is_cut_into_chunks_and_left_as_it_was() -> None:
 def test_is_not_used_where_it_would_be_noticed() -> None:
     model = tiny()
     x = torch.randn(1, 2, 3, 3, 128)
-    assert not may_run_in_chunks(model.blocks, x)  # gradients are on
+    assert not may_run_in_chunks(model, model.blocks, x)  # gradients are on
     with torch.no_grad():
-        assert not may_run_in_chunks(model.blocks, x.double())
+        assert not may_run_in_chunks(model, model.blocks, x.double())
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert not may_run_in_chunks(model.blocks, x)
-        handle = model.blocks[0].register_forward_hook(lambda *_: None)
-        assert not may_run_in_chunks(model.blocks, x)
-        handle.remove()
-        assert may_run_in_chunks(model.blocks, x)
-        assert not may_run_in_chunks(model.train().blocks, x)
+            assert not may_run_in_chunks(model, model.blocks, x)
+        for observed in (model.blocks[0], model.time_embed):
+            handle = observed.register_forward_hook(lambda *_: None)
+            assert not may_run_in_chunks(model, model.blocks, x)
+            handle.remove()
+        assert may_run_in_chunks(model, model.blocks, x)
+        model.blocks[1].train()  # stochastic depth at test time
+        assert not may_run_in_chunks(model, model.blocks, x)
 
 
 @torch.no_grad()
@@ -98,8 +100,8 @@ def test_small_clips_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny()
     width = model.blocks[0].mlp.body.fc1.out_features
     tokens = cpu_inference.SMALLEST_BYTES // (4 * width)
-    assert may_run_in_chunks(model.blocks, torch.empty(1, tokens, 1, 1, 128))
-    assert not may_run_in_chunks(model.blocks, torch.empty(1, tokens - 1, 1, 1, 128))
+    assert may_run_in_chunks(model, model.blocks, torch.empty(1, tokens, 1, 1, 128))
+    assert not may_run_in_chunks(model, model.blocks, torch.empty(1, tokens - 1, 1, 1, 128))
 
 
 class LoraLinear(nn.Linear):
@@ -119,7 +121,18 @@ def lora(linear: nn.Linear) -> nn.Module:
     return replaced
 
 
-@pytest.mark.parametrize("replace", [lora, quantised])
+class Wrapper(nn.Module):
+    """The same as a module that holds the Linear and has none of its attributes."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + x.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("replace", [lora, quantised, Wrapper])
 @pytest.mark.parametrize(
     "name", ["mlp.body.fc1", "space.body.qkv", "time.body.proj", "space.body.steps.fixate.gate.fc"]
 )
@@ -131,7 +144,7 @@ def test_a_foreign_layer_in_the_place_of_a_linear_takes_the_plain_path(name: str
     plain = model(video)
     parent, _, leaf = name.rpartition(".")
     setattr(model.blocks[1].get_submodule(parent), leaf, replace(model.blocks[1].get_submodule(name)))
-    assert not may_run_in_chunks(model.blocks, model.patch_embed(video))
+    assert not may_run_in_chunks(model, model.blocks, model.patch_embed(video))
     replaced = model(video)
     assert not torch.equal(replaced, plain)  # it was called
     model.set_chunked_inference(False)

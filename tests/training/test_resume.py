@@ -153,6 +153,18 @@ def test_workers_and_micro_batches_resume_exactly(run: Run, tmp_path: Path, monk
     assert numbers(tmp_path / "stopped") == numbers(left_alone)
 
 
+def test_a_resume_that_is_refused_changes_nothing(run: Run, tmp_path: Path) -> None:
+    """Damaged checkpoints are set aside only once it is clear that the run goes on."""
+    run(epochs=1)
+    home = tmp_path / "run"
+    newest = sorted((home / "checkpoints").iterdir())[-1]
+    (newest / "model.safetensors").write_bytes(b"damaged")
+    before = sorted(path.name for path in home.rglob("*"))
+    with pytest.raises(UserError, match=r"optim\.lr"):
+        run(epochs=1, lr=0.5, resume=True)
+    assert sorted(path.name for path in home.rglob("*")) == before
+
+
 def test_a_damaged_checkpoint_costs_no_more_than_the_steps_since_the_one_before(run: Run, tmp_path: Path) -> None:
     left_alone = run("alone").output
     run("damaged", epochs=3)

@@ -215,7 +215,7 @@ def spoil(folder: Path, entry: dict[str, Any]) -> None:
         ({"location": "https://host/set"}, ["location='https://host/set'", "{shard}"]),
         ({"location": "pipe:awk '{print}' {shard}"}, ["location=", "braces"]),
         ({"location": ""}, ["location=''"]),
-        ({"location": "no/such/folder"}, ["location='no/such/folder'", "no directory"]),
+        ({"location": "no/such/folder"}, ["location='no/such/folder'", "directory"]),
     ],
 )
 def test_locations_without_meaning(run_piped: Run, tmp_path: Path, changed: dict[str, Any], words: list[str]) -> None:

@@ -48,7 +48,7 @@ def bench_attention(
     rounds: int = 3,
     seconds: float = 0.5,
 ) -> dict[str, Any]:
-    """Every kind by turns, each turn in a process of its own, forward and forward+backward; best of all repeats."""
+    """Every kind in turn, each turn in a process of its own, forward and forward+backward; best of all repeats."""
     kinds = list(dict.fromkeys([TWIN, *kinds]))
     for kind in kinds:
         if kind not in KINDS:

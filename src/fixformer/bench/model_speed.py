@@ -38,7 +38,7 @@ def bench_model(
     threads: int = 2,
     rounds: int = 2,
 ) -> dict[str, Any]:
-    """Forward at every size, forward and backward at the first; ours and twin by turns, each in its own process."""
+    """Forward at every size, forward and backward at the first; ours and twin in turn, each in its own process."""
     if not frames or not sizes or min(*frames, *sizes, rounds, threads) < 1:
         raise UserError(f"frames={frames}, sizes={sizes}, rounds={rounds}, threads={threads}: all must be at least 1.")
     grid = [(count, size, False) for size in sizes for count in frames] + [(frames[0], sizes[0], True)]

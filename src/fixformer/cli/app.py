@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
-from fixformer.cli.arguments import Checkpoint, Number, PathOption, Settings, Text
+from fixformer.cli.arguments import Checkpoint, Number, PathOption, SettingWords, Text
 from fixformer.cli.bench_verbs import bench
 from fixformer.cli.data_verbs import check, prepare
 from fixformer.errors import Interrupted, UserError
@@ -44,7 +44,7 @@ def models(pattern: Positional[Annotated[str, arg(metavar="[PATTERN]")]] = "*", 
 @app.command
 def cost(
     name: Positional[Annotated[str, arg(metavar="[MODEL]")]] = "fixformer_base",
-    settings: Settings = (),
+    settings: SettingWords = (),
     *,
     frames: Number = None,
     size: Number = None,
@@ -82,7 +82,7 @@ app.command(prepare)
 @app.command
 def train(
     recipe: Positional[Annotated[str, arg(metavar="[RECIPE]")]] = "folder",
-    settings: Settings = (),
+    settings: SettingWords = (),
     *,
     data: Text = None,
     output: Text = None,
@@ -140,7 +140,7 @@ def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavio
 @app.command(name="eval")
 def evaluate(
     checkpoint: Checkpoint,
-    settings: Settings = (),
+    settings: SettingWords = (),
     *,
     data: Text = None,
     views: Text = None,

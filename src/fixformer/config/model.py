@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from fixformer.config.schema import Count, Expect, PositiveInt, Rate, Settings
 from fixformer.errors import SettingsConflict
 
-AttentionKind = Literal["linear", "softmax", "performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom"]
-FixationKind = Literal["none", "separate", "cooperative"]
+AttentionName = Literal["linear", "softmax", "performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom"]
+FixationName = Literal["none", "separate", "cooperative"]
 Ratio = Annotated[float, Expect("a finite number of at least 1", lambda value: 1 <= value < float("inf"))]
 
 
@@ -58,13 +58,13 @@ class ModelConfig(TransformerSettings):
     patch_norm: bool = True
     position_embedding: Literal["none", "learned"] = "none"
     time_slots: PositiveInt | None = None
-    attention: AttentionKind = "linear"
+    attention: AttentionName = "linear"
     kernel: Literal["relu", "elu1", "sigmoid"] | None = None
     random_features: PositiveInt | None = None
     redraw_every: PositiveInt | None = None
     slots: PositiveInt | None = None
     landmarks: PositiveInt | None = None
-    fixation: FixationKind = "cooperative"
+    fixation: FixationName = "cooperative"
     fixation_sources: Literal["qk", "qkv"] | None = None
     fixation_shared: bool | None = None
     fixation_merge: Literal["concat", "add", "multiply"] | None = None
@@ -143,7 +143,7 @@ class FilledModelConfig(ModelConfig):
     attention_order: Literal["space_time", "time_space"] = "space_time"
 
 
-# The stem halves the picture 2 to 5 times.
+# The stem halves the frame 2 to 5 times.
 CONV_PATCHES = (4, 8, 16, 32)
 # How many landmarks each of these was published with.
 LANDMARKS = {"orthoformer": 64, "lara": 49, "nystrom": 64}

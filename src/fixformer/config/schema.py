@@ -12,6 +12,7 @@ before anything heavy is imported.
 
 import types
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from math import inf
 from numbers import Integral, Real
@@ -103,7 +104,8 @@ def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
     """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""
     is_optional = get_origin(hint) in (Union, types.UnionType)
     if is_optional:
-        hint = next(option for option in get_args(hint) if option is not types.NoneType)
+        hint, none = get_args(hint)
+        assert none is types.NoneType, f"{hint} | {none}: a setting has one type, or that and None"
     if get_origin(hint) is Annotated:
         kind, rule = get_args(hint)
         return kind, rule, is_optional
@@ -114,7 +116,7 @@ def _convert(value: Any, kind: Any, name: str, expected: str) -> Any:
     if kind is Any:
         return value
     if get_origin(kind) is Literal:
-        if value not in get_args(kind):
+        if not isinstance(value, str | int) or value not in get_args(kind):
             raise UnknownName(name, value, get_args(kind))
         return value
     if get_origin(kind) is tuple:
@@ -141,10 +143,13 @@ def _convert_tuple(value: Any, hints: tuple[Any, ...], name: str, expected: str)
 def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if kind is float and is_number:
-        return float(value)
+        with suppress(OverflowError):  # of a huge int
+            return float(value)
     if kind is int and is_number and isinstance(value, Integral):
         return int(value)
-    if kind is bool and value in (0, 1):  # as 1 and 0 in settings stored by earlier versions
+    if (
+        kind is bool and isinstance(value, Integral) and value in (0, 1)
+    ):  # as 1 and 0 in settings stored by earlier versions
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
         raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
@@ -160,7 +165,7 @@ def parse(text: str, hint: Any) -> Any:
     if is_optional and text.lower() == "none":
         return None
     if get_origin(kind) is tuple:  # all its items have one type
-        return tuple(parse(item, get_args(kind)[0]) for item in text.split(",")) if text else ()
+        return tuple(parse(item, get_args(kind)[0]) for item in text.removesuffix(",").split(",")) if text else ()
     if is_dataclass(kind):
         return kind.parse(text)  # type: ignore[union-attr]
     if kind is bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fixformer.config import ClipSpec, EvalConfig, TrainConfig
 from fixformer.config.schema import dump, load
-from fixformer.errors import UserError, WeightsError
+from fixformer.errors import UnknownName, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 
@@ -101,7 +101,7 @@ def _from_format_1(values: dict[str, Any]) -> dict[str, Any]:
 def complete_model_settings(config: TrainConfig, num_classes: int) -> dict[str, Any]:
     """The arguments of `create_model`: the configured ones, and those that follow from the labels and the clip."""
     sizes = {"num_classes": num_classes, "num_frames": config.clip.frames, "image_size": config.clip.size}
-    return {**config.model_settings, **sizes}
+    return {**sizes, **config.model_settings}  # a checkpoint that no run made may be sized for another clip
 
 
 def write_model(folder: Path, tensors: dict[str, Tensor], info: CheckpointInfo) -> None:
@@ -135,6 +135,8 @@ def read_info(path: str | Path) -> CheckpointInfo:
         return CheckpointInfo.from_json(values)
     except CheckpointError:
         raise
+    except UnknownName as error:
+        raise CheckpointError(f"{file} was written by another version ({error}); upgrade fixformer.") from None
     except KeyError as error:
         problem = f"{error} is missing"
     except (ValueError, TypeError) as error:  # not JSON, not text, or settings that are not valid

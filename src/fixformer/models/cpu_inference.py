@@ -19,25 +19,34 @@ from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 # The largest tensor of a chunk: it and the two or three beside it should fit a processor's last cache, often 32 MB.
 # Tried with fixformer_base on an AMD EPYC: 8 and 16 MB are equally fast, 4 MB is slower by 2 %.
 CHUNK_BYTES = 16 << 20
-# Smaller clips are run at once: up to here glibc's malloc keeps freed memory and hands it out again.
+# Clips whose MLP needs less run at once: chunks pay from where glibc's malloc no longer reuses freed memory, 32 MB.
 SMALLEST_BYTES = 32 << 20
-# Modules from here treat each frame, or each token, by itself; others (LoRA, quantised layers) may not.
-KNOWN_PACKAGES = ("fixformer.models.", "torch.nn.modules.")
+# Layers that treat each token, or each frame, by itself; what stands in their place (LoRA, quantised layers) may not.
+KNOWN_LAYERS = (nn.Linear, nn.LayerNorm, nn.Conv2d, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def may_run_in_chunks(blocks: nn.Module, x_BTHWD: Tensor) -> bool:
-    """Whether chunks pay and nobody would notice: nothing to differentiate, trace or observe, float32 on a CPU."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or blocks.training:
+def may_run_in_chunks(model: nn.Module, blocks: nn.Module, x_BTHWD: Tensor) -> bool:
+    """Whether chunks pay and give the same: float32 on a CPU, without gradients, tracing, hooks or foreign layers."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
     if x_BTHWD.device.type != "cpu" or x_BTHWD.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return False
-    hidden = max((body.fc1.out_features for body in blocks.modules() if isinstance(body, Mlp)), default=0)
-    if 4 * hidden * x_BTHWD[..., 0].numel() < SMALLEST_BYTES:
+    # also outside of the blocks: a hook may have kept the tokens, which are written over
+    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         return False
-    return all(
-        type(module).__module__.startswith(KNOWN_PACKAGES) and not (module._forward_hooks or module._forward_pre_hooks)
-        for module in blocks.modules()
-    )
+    if not all(is_known(module) and not module.training for module in blocks.modules()):
+        return False
+    hidden = max((body.fc1.out_features for body in blocks.modules() if isinstance(body, Mlp)), default=0)
+    return 4 * hidden * x_BTHWD[..., 0].numel() >= SMALLEST_BYTES
+
+
+def is_known(module: nn.Module) -> bool:
+    """A module of ours whose projections are plain, or a layer of torch: by exact type, a subclass may do anything."""
+    if isinstance(module, Attention) and not type(module.qkv) is type(module.proj) is nn.Linear:
+        return False
+    if isinstance(module, Mlp) and not type(module.fc1) is type(module.fc2) is nn.Linear:
+        return False
+    return type(module) in KNOWN_LAYERS or type(module).__module__.startswith("fixformer.models.")
 
 
 def run_in_chunks(blocks: nn.Module, x_BTHWD: Tensor) -> Tensor:

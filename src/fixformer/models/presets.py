@@ -56,7 +56,7 @@ def fixformer_base_hr(config: ModelConfig) -> VideoTransformer:
 
 @register(ModelConfig(reading="released"))
 def fixformer_base_released(config: ModelConfig) -> VideoTransformer:
-    """The released code to the letter; its checkpoints load through `weights.from_released`."""
+    """The released code exactly; its checkpoints load through `weights.from_released`."""
     return VideoTransformer(config)
 
 

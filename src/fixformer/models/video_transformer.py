@@ -68,7 +68,7 @@ class VideoTransformer(VideoModel):
             for module in self.blocks.modules():
                 if isinstance(module, PerformerAttention):
                     module.count_pass()
-        if self.chunked_inference and may_run_in_chunks(self.blocks, x_BTHWD):
+        if self.chunked_inference and may_run_in_chunks(self, self.blocks, x_BTHWD):
             return self.norm(run_in_chunks(self.blocks, x_BTHWD))
         for block in self.blocks:
             x_BTHWD = checkpoint(block, x_BTHWD, use_reentrant=False) if self.checkpointing else block(x_BTHWD)

@@ -59,8 +59,9 @@ def crash_safe_map(
                 yield item, result
             return
         except BrokenProcessPool:
-            # The pool does not say which item crashed. It hands items out in order and has at most 2 * workers + 1 of
-            # them running or queued, so the culprit is among the first unfinished ones: try those one by one.
+            # The pool does not say which item crashed. It hands items out in order: at most 2 * workers + 1 are running
+            # or queued, and the results of `workers` more may be lost on their way. So the culprit is among the first
+            # unfinished ones: try those one by one.
             left = list(unfinished.values())
             suspects, remaining = left[: 3 * workers + 1], left[3 * workers + 1 :]
             for item in suspects:

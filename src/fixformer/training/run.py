@@ -173,11 +173,11 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
         return None
     if not resume:
         raise UserError(f"{home} already contains a run; resume with --resume or choose another --output.")
-    checkpoint = store.newest_good()
-    if checkpoint is None:
-        return None
     stored = RunRecord.read(home)
     if stored is None:
+        checkpoint = store.newest_good()
+        if checkpoint is None:
+            return None
         stored = RunRecord.from_checkpoint(checkpoint)
         unknown = "" if stored.data else ", which does not say which training videos it used: assuming the same"
         print(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}", file=sys.stderr)
@@ -187,7 +187,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
             f"{home} was started with another config ({'; '.join(differences)}); repeat the same settings, or accept "
             "the change with --fork."
         )
-    return checkpoint
+    return store.newest_good()  # last, because it sets damaged checkpoints aside: a refused resume changes nothing
 
 
 def _make_readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, VideoReader]:

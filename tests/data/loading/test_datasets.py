@@ -69,7 +69,8 @@ def test_epochs_differ_in_order_and_in_augmentation(motions: Index) -> None:
     assert all(sorted(i for batch in order for i in batch) == list(range(24)) for order in orders)
 
 
-def test_resuming_in_an_epoch_gives_the_same_batches(motions: Index) -> None:
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_resuming_in_an_epoch_gives_the_same_batches(motions: Index, workers: int) -> None:
     first = loader(motions.samples)
     whole = []
     state = {}
@@ -77,7 +78,7 @@ def test_resuming_in_an_epoch_gives_the_same_batches(motions: Index) -> None:
         whole.append(batch)
         if step == 3:
             state = first.state_dict()
-    again = loader(motions.samples, workers=1)
+    again = loader(motions.samples, workers=workers)
     epoch, start = again.check_state(state)
     assert (epoch, start) == (2, 4)
     rest = list(again.epoch(epoch, start))

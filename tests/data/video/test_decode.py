@@ -97,7 +97,7 @@ def test_image_folder(tmp_path: Path) -> None:
         assert np.abs(video.get_frames([10, 2]).astype(int) - pictures[[10, 2]]).mean() < 8
         assert np.array_equal(video.get_frames_at([2.0]), video.get_frames([10]))
         assert (video.info.fps, video.info.width, video.info.codec) == (5, 64, "jpg")
-    with open_video(tmp_path) as video, pytest.raises(InputError, match="no clock"):
+    with open_video(tmp_path) as video, pytest.raises(InputError, match="no timestamps"):
         video.get_frames_at([0.0])
 
 

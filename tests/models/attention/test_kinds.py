@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fixformer import create_model
 from fixformer.config import ModelConfig
-from fixformer.config.model import AttentionKind
+from fixformer.config.model import AttentionName
 from fixformer.errors import SettingsConflict
 from fixformer.models.attention.fixation import NoFixation
 from fixformer.models.attention.kinds import ATTENTION_KINDS, OrthoformerAttention, PerformerAttention, resize_slots
@@ -33,7 +33,7 @@ FEW = {
     "lara": {"landmarks": 4},
     "nystrom": {"landmarks": 3},
 }
-KINDS = list(get_args(AttentionKind))
+KINDS = list(get_args(AttentionName))
 PLAIN = {"fixation": "none", "association": "none"}
 
 

@@ -56,7 +56,7 @@ def is_shard_set(root: Path) -> bool:
 def read_index(root: str | Path) -> ShardSet:
     path = Path(root) / INDEX
     if not path.is_file():
-        raise ListingError(f"{root} holds no shards: there is no {INDEX} in it.")
+        raise ListingError(f"{root} contains no {INDEX}, so it is not a set of shards.")
     values = json.loads(path.read_text(encoding="utf-8"))
     if values.get("format") != FORMAT:
         raise ListingError(f"{path} is not an index of shards written by this version ({FORMAT}).")

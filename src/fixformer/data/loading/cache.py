@@ -27,6 +27,7 @@ from fixformer.data.listing import Sample
 from fixformer.data.loading.reader import DecodingReader
 from fixformer.data.video import DecodeError
 from fixformer.data.video.content import content_digest, stamp_of
+from fixformer.data.video.decoder import NoTimestamps
 from fixformer.errors import InputError, UserError
 from fixformer.runtime.files import replacing, write_json
 from fixformer.runtime.pools import unordered_map
@@ -61,7 +62,7 @@ class CachedFrames:
     @property
     def timestamps(self) -> np.ndarray:
         if np.isnan(self._times).any():
-            raise InputError(f"{self._file} is a folder of images, which has no timestamps; use clock='frames'.")
+            raise NoTimestamps(self._file)
         return self._times
 
     def __len__(self) -> int:

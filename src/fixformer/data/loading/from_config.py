@@ -34,6 +34,7 @@ def index_of(data: DataConfig, **options: Any) -> Index:
 
 def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress: Report | None = None) -> VideoReader:
     """Decode every time, or fill the cache once and read from it."""
+    data.check_together()  # a cache is refused with `location`
     decoding = DecodingReader(spec, backend=data.backend, damaged=data.damaged)
     if data.cache is None:
         return decoding
@@ -58,11 +59,11 @@ def check_location(data: DataConfig) -> None:
         return
     if not is_shard_set(Path(data.path)):
         raise SettingsConflict(
-            f"location={location!r} is for shards, but {data.path} is no shard set; make one with `fixformer prepare "
-            "--shards`, or leave location out."
+            f"location={location!r} is for shards, but {data.path} is not a shard set; make one with "
+            "`fixformer prepare --shards`, or leave location out."
         )
     if "{shard}" not in location and not Path(location).is_dir():
-        raise UserError(f"location={location!r} is no directory; give one, or a pattern with {{shard}} in it.")
+        raise UserError(f"location={location!r} is not a directory; give one, or a pattern with {{shard}} in it.")
 
 
 def train_loader(

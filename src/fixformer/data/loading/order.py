@@ -35,6 +35,10 @@ class WorkerSlot:
     worker: int = 0
     workers: int = 1
 
+    def __post_init__(self) -> None:
+        assert 0 <= self.rank < self.world, self
+        assert 0 <= self.worker < self.workers, self
+
     @classmethod
     def of_this_process(cls, rank: int, world: int, start: int = 0) -> "WorkerSlot":
         """The slot of the data loader's worker that runs this, for an epoch from batch `start` on.

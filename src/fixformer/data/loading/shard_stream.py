@@ -115,12 +115,11 @@ def _read_url(url: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
     try:
         with _open_url(url) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
-                index = left.pop((member.offset_data, member.size), None)
-                content = None if index is None else tar.extractfile(member)
-                if index is not None and content is not None:
-                    yield Visit(index, content.read())
+                place = (member.offset_data, member.size)
+                if place in left and (content := tar.extractfile(member)):
+                    yield Visit(left.pop(place), content.read())
                 if not left:
-                    # a command that fails because nobody reads on (curl: status 23) has done its work
+                    # closing early makes some commands fail (curl: status 23), which is not an error
                     if hasattr(stream, "ignore_errors"):
                         stream.ignore_errors = True
                     return

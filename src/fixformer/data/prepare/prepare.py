@@ -67,13 +67,13 @@ def prepare(
 
 
 def claim(target: Path, settings: dict[str, Any]) -> None:
-    """Record the settings in a new directory; in one that was begun before, require them to be the same."""
+    """Record the settings in a new directory; in one that was started before, require them to be the same."""
     path = target / SETTINGS
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
         for name, value in settings.items():
             if before.get(name) != value:
-                was = f"{target} was begun with {name}={before.get(name)!r}"
+                was = f"{target} was started with {name}={before.get(name)!r}"
                 raise SettingsConflict(f"{was}, this run has {name}={value!r}; choose another directory.")
     elif target.is_dir() and any(target.iterdir()):
         raise InputError(f"{target} is not empty and was not made by prepare; choose a new directory.")

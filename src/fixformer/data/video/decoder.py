@@ -38,6 +38,15 @@ class NoVideoStream(DecodeError):
     """A media file without pictures."""
 
 
+class NoTimestamps(InputError):
+    """A folder of images was asked for frames by time."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"{folder} is a folder of images, which has no timestamps; set clock='frames', or open it with fps=NUMBER."
+        )
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one file may cost before it is refused. The defaults are far above any real clip: they stop decompression

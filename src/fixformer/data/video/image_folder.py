@@ -12,10 +12,9 @@ import numpy as np
 from av.video.frame import VideoFrame
 
 from fixformer.data.video.containers import Deadline, check_pixels, error_text, open_stream
-from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, Policy, VideoInfo
+from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, NoTimestamps, Policy, VideoInfo
 from fixformer.data.video.orientation import RgbConverter
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES
-from fixformer.errors import InputError
 
 
 class ImageFolderDecoder(Decoder):
@@ -62,7 +61,7 @@ class ImageFolderDecoder(Decoder):
     @property
     def timestamps(self) -> np.ndarray:
         if self._fps is None:
-            raise InputError(f"{self._file} is a folder of images, which has no clock; open it with fps=NUMBER.")
+            raise NoTimestamps(self._file)
         return np.arange(len(self)) / self._fps
 
     def __len__(self) -> int:

@@ -82,8 +82,7 @@ class FixationFirstAttention(Attention):
         return self.proj(self.attend_along_axis(q, k, v))
 
 
-ORDERS: dict[str | None, type[Attention]] = {
-    None: Attention,
+ORDERS: dict[str, type[Attention]] = {
     "association_first": Attention,
     "fixation_first": FixationFirstAttention,
 }

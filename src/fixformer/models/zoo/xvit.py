@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.config import ModelConfig
-from fixformer.config.model import FixationKind
+from fixformer.config.model import FixationName
 from fixformer.config.schema import PositiveInt, Rate, at_least
 from fixformer.models.attention.association import Associate
 from fixformer.models.attention.kinds import SoftmaxAttention
@@ -42,7 +42,7 @@ class XvitSettings(VitSettings):
     time_slots: PositiveInt = 8
     shift_divisor: Annotated[int, at_least(2)] = 4
     shift_segment: PositiveInt | None = None
-    fixation: FixationKind = "none"
+    fixation: FixationName = "none"
     head_hidden_dim: PositiveInt = 768
 
 
