@@ -71,7 +71,7 @@ def probe_files(index: Index, cache: ProbeCache, workers: int, again: bool = Fal
     unsaved: list[FileProbe] = []
     with counting("decoding videos", len(waiting)) as progress:
         for path, result in crash_safe_map(probe_file, waiting, workers):
-            known[path] = result or FileProbe(path, *stamp_of(path), "unreadable", "the decoder crashed on it")
+            known[path] = result or FileProbe(path, *stamp_of(path), "unreadable", "the decoder crashed")
             unsaved.append(known[path])
             progress.advance()
             if len(unsaved) >= SAVE_EVERY:

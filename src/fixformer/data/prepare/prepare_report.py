@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-CRASH = "the decoder crashed on it"
+CRASH = "the decoder crashed"
 MISSING = "listed, but the file does not exist"
 
 

@@ -143,7 +143,7 @@ def _attempt(sample: Sample, encoding: EncodeSettings) -> Attempt:
 def _write(job: ShardJob, attempts: Iterable[Attempt]) -> ShardDone:
     """Write the tar, then its sidecar."""
     listed = job.listed()  # before the files are read: one that changes meanwhile must be encoded again
-    job.sidecar.unlink(missing_ok=True)  # an old one must not vouch for the new tar
+    job.sidecar.unlink(missing_ok=True)  # an old one must not describe the new tar
     entries, failed = [], []
     with replacing(job.tar) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar:
         for number, (sample, result) in enumerate(zip(job.samples, attempts, strict=True), job.first):

@@ -35,7 +35,7 @@ class DecodeError(UserError):
 
 
 class NoVideoStream(DecodeError):
-    """A media file without pictures."""
+    """A media file without a video stream."""
 
 
 class NoTimestamps(InputError):
