@@ -16,12 +16,14 @@ import torch
 torch.set_num_threads(1)  # the suite runs on several workers
 
 SHARED = Path(os.environ.get("FIXFORMER_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+SHARED_PARTS = ("data/videos", "data/annotations", "data/lsa64/index.csv", "paper.tex")
 NO_SHARED = f"no shared test data at {SHARED}"
 
 
 def pytest_configure() -> None:
-    if os.environ.get("FIXFORMER_REQUIRE_SHARED") == "1" and not SHARED.is_dir():
-        raise pytest.UsageError(f"{NO_SHARED}, and FIXFORMER_REQUIRE_SHARED=1 is set")
+    missing = [name for name in SHARED_PARTS if not (SHARED / name).exists()]
+    if os.environ.get("FIXFORMER_REQUIRE_SHARED") == "1" and missing:
+        raise pytest.UsageError(f"{NO_SHARED} ({missing[0]} is missing), and FIXFORMER_REQUIRE_SHARED=1 is set")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The wheel holds the package and nothing else, and predicts where only the wheel is installed."""
+"""The wheel holds the package and nothing else, and predicts outside of the checkout, beside the installed dependencies."""
 
 import json
 import os

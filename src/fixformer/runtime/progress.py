@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-LINE_SECONDS = 10.0
+LINE_SECONDS = 10.0  # between lines where there is no terminal: often enough to see that work proceeds
 
 
 class Report(Protocol):

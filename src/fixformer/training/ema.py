@@ -18,6 +18,7 @@ class Ema:
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         """After step number `step` (from 0). The average is short at first, to forget the initial weights soon."""
+        # the warm-up of TensorFlow's ExponentialMovingAverage (`num_updates`)
         keep = min(self.decay, (1 + step) / (10 + step))
         for name, value in model.state_dict().items():
             if name in self.averaged:

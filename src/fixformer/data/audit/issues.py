@@ -82,6 +82,7 @@ def has_odd_rate(probe: FileProbe) -> bool:
     if probe.fps is None or not USUAL_FPS[0] <= probe.fps <= USUAL_FPS[1]:
         return True
     measured = probe.measured_fps or probe.fps
+    # NTSC's 29.97 for 30 and rounded headers differ by less than a tenth
     return probe.variable_rate or abs(measured / probe.fps - 1) > 0.1
 
 

@@ -1,4 +1,4 @@
-"""A data set as listed: its samples, its label names, and everything that is doubtful about it."""
+"""A data set as listed: its samples, its label names, and the problems that were found."""
 
 import hashlib
 from collections import Counter
@@ -33,7 +33,7 @@ class Sample:
 class Index:
     """A data set as listed: the samples whose file exists, those whose file is missing, and the label names in order.
 
-    `problems` are sentences that say why training on the set is doubtful. `ignored` are files among the videos that
+    `problems` are sentences that say why one should not train on the set. `ignored` are files among the videos that
     do not have the suffix of a video.
     """
 

@@ -1,6 +1,6 @@
 """`load_index`: any data set as one list of samples. The kind of layout is detected, or given.
 
-Nothing is dropped: a listed file that does not exist is in `Index.missing`, a doubtful set says why in
+Nothing is dropped: a listed file that does not exist is in `Index.missing`, problems of the set are in
 `Index.problems`.
 """
 
@@ -53,7 +53,7 @@ def load_index(
         val_fraction: share of the samples that such a split holds out.
         recording_set: of LSA64.
         require_files: False lists annotations without looking for files.
-        strict: False returns a doubtful index with its `problems` instead of raising.
+        strict: False returns an index with `problems` instead of raising.
     """
     root = Path(path)
     if not root.exists():

@@ -21,7 +21,7 @@ from fixformer.runtime.files import replacing, write_json
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
-SEED = 0
+SEED = 0  # of the order of videos in the shards: the same list gives the same shards
 
 Attempt = Encoded | str
 """An encoded video, or why there is none."""
@@ -114,7 +114,7 @@ def _read_sidecar(job: ShardJob) -> ShardDone | None:
 
 
 def _remove_leftovers(target: Path, names: set[str]) -> None:
-    """Remove shards of a longer list than today's: a reader of `train-*.tar` would take them for part of the set."""
+    """Remove shards of an earlier, longer list: a reader of `train-*.tar` would take them for part of the set."""
     for tar in target.glob("*-[0-9][0-9][0-9][0-9][0-9][0-9].tar"):
         if tar.name not in names and tar.with_suffix(".json").is_file():
             tar.with_suffix(".json").unlink()
