@@ -1,4 +1,4 @@
-"""The wheel holds the package and nothing else, and predicts outside of the checkout, beside the installed dependencies."""
+"""The wheel holds the package and nothing else, and predicts outside of the checkout with its dependencies."""
 
 import json
 import os

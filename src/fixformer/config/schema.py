@@ -147,9 +147,7 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
             return float(value)
     if kind is int and is_number and isinstance(value, Integral):
         return int(value)
-    if (
-        kind is bool and isinstance(value, Integral) and value in (0, 1)
-    ):  # as 1 and 0 in settings stored by earlier versions
+    if kind is bool and isinstance(value, Integral) and value in (0, 1):  # earlier versions stored 0 and 1, too
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
         raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")

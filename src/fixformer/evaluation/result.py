@@ -159,7 +159,7 @@ def describe_clip(spec: ClipSpec) -> str:
 
 
 def _dataset_name(index: Index) -> str:
-    """The name of its directory or file, and its layout; the layout alone is ambiguous: motions are laid out like SSv2."""
+    """The name of its directory or file, and its layout, which alone is ambiguous (motions are laid out like SSv2)."""
     name = Path(index.root).absolute().name
     return name if name in ("", index.kind) else f"{name} ({index.kind})"
 
