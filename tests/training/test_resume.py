@@ -153,6 +153,12 @@ def test_workers_and_micro_batches_resume_exactly(run: Run, tmp_path: Path, monk
     assert numbers(tmp_path / "stopped") == numbers(left_alone)
 
 
+def test_the_files_of_a_checkpoint_repeat_nothing(run: Run) -> None:
+    newest = run(epochs=1).output / "last"
+    config, state = (json.loads((newest / name).read_text()) for name in ("config.json", "train.json"))
+    assert not config.keys() & (state.keys() | state["position"].keys()) - {"epoch"}  # there a fraction, here a count
+
+
 def test_a_resume_that_is_refused_changes_nothing(run: Run, tmp_path: Path) -> None:
     """Damaged checkpoints are set aside only once it is clear that the run goes on."""
     run(epochs=1)

@@ -17,6 +17,7 @@ from fixformer.data.loading import VideoReader, check_location, index_of, reader
 from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
+from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import cache_directory, check_writable
@@ -144,7 +145,6 @@ def _run(
     if config.init and checkpoint is None:
         display.note(str(load_initial_weights(model, config.init, index.labels)))
     learner = Learner(model, config, world)
-    state = None
     if checkpoint is not None:
         state = read_state(checkpoint)
         learner.restore(read_tensors(checkpoint), state["scaler"])
@@ -153,8 +153,8 @@ def _run(
     # only now, so that a run that fails to start leaves no trace
     world.on_main_process(lambda: record.write(Path(config.output)))
     trainer = Trainer(record, index, learner, readers, world=world, display=display, stop=stop)
-    if state is not None:
-        trainer.resume(state)
+    if checkpoint is not None:
+        trainer.resume(read_info(checkpoint), state)
         display.note(f"resuming from {checkpoint}")
     elif resume:
         display.note(f"no checkpoint in {config.output}; starting from the beginning")

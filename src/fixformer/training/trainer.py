@@ -83,9 +83,10 @@ class Trainer:
         self._log: RunLog | None = None
         self._loader: tuple[Stage, TrainLoader] | None = None
 
-    def resume(self, state: dict[str, Any]) -> None:
-        """Continue from the `train.json` of a checkpoint; its tensors are restored by the learner."""
-        self.position = Position(**state["position"])
+    def resume(self, info: CheckpointInfo, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint's `config.json` and `train.json`; its tensors are restored by the learner."""
+        # checkpoints of format 1 have step and metrics in both files
+        self.position = Position(**{"step": info.step, "metrics": info.metrics, **state["position"]})
         steps = self.loader().steps
         if state["steps"] != steps and self.position.batch:  # forked with another batch size
             self.position.batch = self.position.batch * steps // state["steps"]
@@ -268,8 +269,9 @@ class Trainer:
                 f"the weights {bad} became NaN or infinite; step {self.position.step} is not saved. Lower lr or set "
                 "clip_norm, then continue from the last checkpoint with --resume --fork."
             )
+        in_config = ("step", "metrics")  # the same in `info`
         state = {
-            "position": asdict(self.position),
+            "position": {name: value for name, value in asdict(self.position).items() if name not in in_config},
             "steps": self.loader().steps,
             "scaler": self.learner.scaler.state_dict(),
             **self.record.state(),
