@@ -66,10 +66,7 @@ def bench_attention(
 
 @bench.command(name="chunked")
 def bench_chunked(
-    cases: Positional[tuple[str, ...]] = (
-        *("fixformer_tiny:8x96", "fixformer_tiny:16x224"),
-        *("fixformer_base:16x224", "fixformer_base:32x224", "fixformer_base:16x448", "fixformer_base:96x448"),
-    ),
+    cases: Positional[tuple[str, ...]] = (),
     *,
     threads: int = 2,
     rounds: int = 3,
@@ -79,7 +76,7 @@ def bench_chunked(
     """Time and memory of inference on a CPU, plain and a few frames at a time.
 
     Args:
-        cases: clips as MODEL:FRAMESxSIZE.
+        cases: clips as MODEL:FRAMESxSIZE; by default six, from fixformer_tiny:8x96 to fixformer_base:96x448.
         threads: processor threads.
         rounds: how often every case is run, plain and chunked in turn.
         out: where to write the JSON; a PNG is drawn beside it.
@@ -88,7 +85,7 @@ def bench_chunked(
     from fixformer.bench import chunked_inference
     from fixformer.cli.print_bench import print_chunked
 
-    result = chunked_inference.bench_chunked(cases, threads, rounds)
+    result = chunked_inference.bench_chunked(cases or chunked_inference.CASES, threads, rounds)
     _deliver(result, out, None if json else print_chunked, chunked_inference.plot_chunked)
 
 

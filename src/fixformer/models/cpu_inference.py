@@ -31,13 +31,15 @@ def may_run_in_chunks(model: nn.Module, blocks: nn.Module, x_BTHWD: Tensor) -> b
         return False
     if x_BTHWD.device.type != "cpu" or x_BTHWD.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return False
+    # First what is cheap, so that small clips do not pay for a walk over all modules. All MLPs have the same width.
+    bodies = (getattr(branch, "body", None) for block in blocks.children() for branch in block.children())
+    mlp = next((body for body in bodies if isinstance(body, Mlp)), None)
+    if mlp is None or 4 * getattr(mlp.fc1, "out_features", 0) * x_BTHWD[..., 0].numel() < SMALLEST_BYTES:
+        return False
     # also outside of the blocks: a hook may have kept the tokens, which are written over
     if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         return False
-    if not all(is_known(module) and not module.training for module in blocks.modules()):
-        return False
-    hidden = max((body.fc1.out_features for body in blocks.modules() if isinstance(body, Mlp)), default=0)
-    return 4 * hidden * x_BTHWD[..., 0].numel() >= SMALLEST_BYTES
+    return all(is_known(module) and not module.training for module in blocks.modules())
 
 
 def is_known(module: nn.Module) -> bool:

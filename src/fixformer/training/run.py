@@ -173,7 +173,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
         return None
     if not resume:
         raise UserError(f"{home} already contains a run; resume with --resume or choose another --output.")
-    stored = RunRecord.read(home)
+    stored, checkpoint = RunRecord.read(home), None
     if stored is None:
         checkpoint = store.newest_good()
         if checkpoint is None:
@@ -187,7 +187,8 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
             f"{home} was started with another config ({'; '.join(differences)}); repeat the same settings, or accept "
             "the change with --fork."
         )
-    return store.newest_good()  # last, because it sets damaged checkpoints aside: a refused resume changes nothing
+    # last, because it sets damaged checkpoints aside: a refused resume changes nothing
+    return checkpoint or store.newest_good()
 
 
 def _make_readers(config: TrainConfig, index: Index, world: World, stop: StopRequest) -> dict[str, VideoReader]:
