@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case, make_case
+from nasty_text import to_bytes
 from playground import home_of
 
 HANG = 60.0  # seconds
@@ -83,24 +84,17 @@ class Campaign:
         assert self._server.stdin
         assert self._server.stdout
         request = {
-            "words": [os.fsencode(_passable(word)).hex() for word in case.words],
+            "words": [to_bytes(word).hex() for word in case.words],
             "call": case.call,
             "cwd": str(copy),
             "env": home_of(copy),
-            "writable": [os.fsencode(_passable(name)).hex() for name in case.writable],
+            "writable": [to_bytes(name).hex() for name in case.writable],
             "patience": case.patience,
             "hang": HANG,
             **{name: str(place / name) for name in ("stdout", "stderr", "violations")},
         }
         print(json.dumps(request), file=self._server.stdin, flush=True)
         return json.loads(self._server.stdout.readline())
-
-
-def _passable(word: str) -> str:
-    """Lone surrogates other than those of undecodable bytes cannot be passed to a process."""
-    return word.encode("utf-8", "surrogateescape" if "\ud800" not in word else "replace").decode(
-        "utf-8", "surrogateescape"
-    )
 
 
 def _faults(case: Case, answer: dict[str, Any], stdout: str, stderr: str) -> Iterator[str]:

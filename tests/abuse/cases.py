@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from mutations import rename_into, spoil
-from nasty_text import any_name, any_text
+from nasty_text import any_name, any_text, passable, to_bytes
 from playground import SETS, TINY, VIDEOS, foreign_files
 from python_calls import random_call
 
@@ -94,7 +94,7 @@ def make_case(number: int, site: Path) -> Case:
     abuse, make = rng.choice(ABUSES)
     case = Case(number, abuse)
     make(case, site, rng)
-    case.words = [word.replace("\0", "\\0") for word in case.words]  # no operating system passes such a word
+    case.words = [passable(word) for word in case.words]
     case.writable += _places_to_write(case.words)
     if case.call:
         case.writable += [
@@ -332,9 +332,7 @@ def _random_names(case: Case, site: Path, rng: random.Random) -> None:
     elif room == "table":
         label = any_text(rng).replace('"', '""')
         text = (site / "table/index.csv").read_text().replace("left", f'"{label}"')
-        (site / "table/index.csv").write_bytes(
-            text.encode("utf-8", "surrogatepass" if "\ud800" in text else "surrogateescape")
-        )
+        (site / "table/index.csv").write_bytes(to_bytes(text))
         (site / "table/labels.txt").unlink()
         case.done.append(f"label {label!r}")
     elif room == "video":

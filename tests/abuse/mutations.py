@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nasty_text import any_text
+from nasty_text import any_text, to_bytes
 
 # JSON values that a reader is tempted to believe. 1e999 and NaN are what Python's own parser accepts.
 VALUES: tuple[Any, ...] = (
@@ -182,7 +182,7 @@ def _table(path: Path, rng: random.Random) -> str:
         del lines[0]
     else:
         lines[at] = f'"{lines[at]}'
-    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape" if way == "cell" else "replace"))
+    path.write_bytes(to_bytes("\n".join(lines)))
     return f"table {way}"
 
 

@@ -119,12 +119,22 @@ def any_text(rng: random.Random) -> str:
     return rng.randbytes(length).decode("utf-8", "surrogateescape")
 
 
+def to_bytes(text: str) -> bytes:
+    """The bytes of a text, whatever surrogates are in it."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def passable(text: str) -> str:
+    """The text as a process finds it among its arguments."""
+    return to_bytes(text.replace("\0", "\\0")).decode("utf-8", "surrogateescape")
+
+
 def any_name(rng: random.Random, suffix: str = "") -> str:
     """A text that can name a file on Linux, often with the suffix of a video."""
-    text = any_text(rng).replace("/", "_").replace("\0", "_")
-    text = text.encode("utf-8", "surrogatepass" if "\ud800" in text else "surrogateescape").decode(
-        "utf-8", "surrogateescape"
-    )
-    while len(text.encode("utf-8", "surrogateescape")) + len(suffix) > 255:
+    text = passable(any_text(rng)).replace("/", "_")
+    while len(to_bytes(text)) + len(suffix) > 255:
         text = text[:-1]
     return (text or "_") + suffix
