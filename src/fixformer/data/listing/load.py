@@ -58,6 +58,8 @@ def load_index(
     root = Path(path)
     if not root.exists():
         raise ListingError(f"no such file or directory: {root}.")
+    if not root.is_file() and not root.is_dir():
+        raise ListingError(f"{root} is neither a regular file nor a directory; give a directory or annotation file.")
     if not 0 < val_fraction < 1:
         raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     chosen = detect_kind(root) if kind == "auto" else kind

@@ -1,12 +1,14 @@
 """Paths of videos inside tar shards: `DIR/train-000000.tar::512+90000` is 90,000 bytes of the tar from byte 512 on."""
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from fixformer.data.video.decoder import DecodeError
+from fixformer.runtime.files import open_file
 
-_MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>\d+)\+(?P<size>\d+)")
+_MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>[0-9]{1,18})\+(?P<size>[0-9]{1,18})")
 
 
 class ShardMember(NamedTuple):
@@ -43,9 +45,10 @@ def read_member(path: str) -> bytes:
     member = parse_member(path)
     assert member is not None, path
     try:
-        with Path(member.tar).open("rb") as file:
+        with open_file(member.tar, "rb") as file:
             file.seek(member.offset)
-            data = file.read(member.size)
+            # no more than there is: Python would make room for all that is asked for
+            data = file.read(min(member.size, max(0, os.fstat(file.fileno()).st_size - member.offset)))
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
     if len(data) < member.size:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fixformer.data.video.containers import check_pixels, source_name
+from fixformer.data.video.containers import check_pixels, local_url, source_name
 from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, Policy, Source, VideoInfo
 from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import MissingExtra, SettingsConflict
@@ -103,6 +103,8 @@ def _open(source: Source, threads: int, short_side: int | None, file: str) -> An
 
 
 def _rewound(source: Source) -> Any:
-    if not isinstance(source, str | Path | bytes):
+    if isinstance(source, str | Path):
+        return local_url(source)
+    if not isinstance(source, bytes):
         source.seek(0)
     return source
