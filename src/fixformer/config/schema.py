@@ -10,10 +10,12 @@ type, a `Literal`, `None`, a tuple, another group, or `Annotated[type, Expect(..
 before anything heavy is imported.
 """
 
+import reprlib
 import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache
 from math import inf
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -82,7 +84,7 @@ def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
             raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
     for item in fields(kind):  # type: ignore[arg-type]
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise InputError(f"{where or kind.__name__}={values!r}: expected {item.name}, too.")
+            raise InputError(f"{where or kind.__name__}={reprlib.repr(values)}: expected {item.name}, too.")
     config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
     if isinstance(config, Settings):
         config.validate(where)
@@ -94,12 +96,14 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     kind, rule, is_optional = _unwrap(hint)
     if value is None and is_optional:
         return None
-    converted = _convert(value, kind, name, rule.what if rule else "")
+    is_exact = type(value) is kind and kind in (str, int, float)  # nearly all values of a long list
+    converted = value if is_exact else _convert(value, kind, name, rule.what if rule else "")
     if rule and not rule.holds(converted):
         raise InputError(f"{name}={converted!r}: expected {rule.what}.")
     return converted
 
 
+@cache
 def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
     """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""
     is_optional = get_origin(hint) in (Union, types.UnionType)
@@ -187,6 +191,11 @@ def words_to_settings(words: Iterable[str]) -> dict[str, str]:
 
 def field_types(kind: Any) -> dict[str, Any]:
     """The type of every field of a dataclass, with its conditions."""
+    return dict(_field_types(kind))
+
+
+@cache  # a list of a million rows asks a million times
+def _field_types(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
 
