@@ -72,7 +72,7 @@ class ShardSet:
 
 
 @dataclass(frozen=True)
-class _IndexFile:
+class ShardIndex:
     """`index.json`, as `prepare` writes it."""
 
     format: str
@@ -100,7 +100,7 @@ def read_index(root: str | Path) -> ShardSet:
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ListingError(f"{path} is not an index of shards written by this version ({FORMAT}).")
     try:
-        content = load(_IndexFile, values)
+        content = load(ShardIndex, values)
     except UserError as error:
         raise ListingError(f"{path} is damaged: {error}") from None
     numbers = [*(row.label for row in content.samples), *(row.label for row in content.failed)]

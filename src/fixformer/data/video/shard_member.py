@@ -46,9 +46,10 @@ def read_member(path: str) -> bytes:
     assert member is not None, path
     try:
         with open_file(member.tar, "rb") as file:
-            file.seek(member.offset)
             # no more than there is: Python would make room for all that is asked for
-            data = file.read(min(member.size, max(0, os.fstat(file.fileno()).st_size - member.offset)))
+            end = os.fstat(file.fileno()).st_size
+            begin = file.seek(min(member.offset, end))
+            data = file.read(min(member.size, end - begin))
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
     if len(data) < member.size:
