@@ -158,7 +158,7 @@ def alter_index(folder: Path, **changed: Any) -> None:
         ({"split": "trian"}, r"samples\.split='trian'.*train"),
         ({"frames": -1}, r"samples\.frames=-1"),
         ({"fps": float("nan")}, r"samples\.fps=nan"),
-        ({"fps": 0}, r"samples\.fps=0"),
+        ({"fps": float("inf")}, r"samples\.fps=inf"),
         ({"id": 5}, r"samples\.id=5"),
         ({"group": []}, r"samples\.group=\[\]"),
         ({"command": "touch PWNED"}, r"samples 'command'"),

@@ -24,7 +24,7 @@ from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import NEVER_STOP, StopRequest
 
 # Settings of the training data that do not apply to another data set; the others, such as the decoder, do.
-LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache", "location")
+LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache")
 
 
 def evaluate(

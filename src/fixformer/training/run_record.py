@@ -50,10 +50,8 @@ class RunRecord:
     def read(home: Path) -> "RunRecord | None":
         """The record in a run's directory; None if the file is missing or damaged."""
         try:
-            values = read_json(home / RUN_FILE)
-            labels, data = values["labels"], values["data"]
-            return RunRecord(load(TrainConfig, values["config"]), labels, data, values.get("readers"))
-        except (OSError, ValueError, KeyError, TypeError):
+            return load(RunRecord, read_json(home / RUN_FILE))
+        except UserError:
             return None
 
     @staticmethod

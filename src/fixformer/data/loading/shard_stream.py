@@ -17,7 +17,7 @@ from fixformer.config.location import PLACE, shard_command, shard_file
 from fixformer.data.listing import Sample
 from fixformer.data.loading.command import running
 from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
-from fixformer.data.video.shard_member import parse_member
+from fixformer.data.video.shard_member import parse_member, read_part
 from fixformer.errors import UserError
 from fixformer.runtime.files import open_file
 from fixformer.runtime.seeds import generator
@@ -105,8 +105,7 @@ def _read_file(path: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]
     try:
         with open_file(path, "rb") as file:
             for (offset, size), index in wanted.items():
-                file.seek(offset)
-                yield Visit(index, file.read(size))
+                yield Visit(index, read_part(file, offset, size))
     except OSError as error:
         raise UserError(f"cannot read the shard {path}: {error.strerror}.") from None
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +41,23 @@ def file_of(path: str) -> Path:
     return Path(member.tar if member else path)
 
 
+def read_part(file: BufferedReader, offset: int, size: int) -> bytes:
+    """The `size` bytes from `offset` of a file, or those of them that there are.
+
+    Python would make room for all that is asked for, and an index may ask for more than any machine has.
+    """
+    end = os.fstat(file.fileno()).st_size
+    begin = file.seek(min(offset, end))
+    return file.read(min(size, end - begin))
+
+
 def read_member(path: str) -> bytes:
     """The bytes of a video inside a shard."""
     member = parse_member(path)
     assert member is not None, path
     try:
         with open_file(member.tar, "rb") as file:
-            # no more than there is: Python would make room for all that is asked for
-            end = os.fstat(file.fileno()).st_size
-            begin = file.seek(min(member.offset, end))
-            data = file.read(min(member.size, end - begin))
+            data = read_part(file, member.offset, member.size)
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
     if len(data) < member.size:
