@@ -28,7 +28,8 @@ except ImportError:  # Windows
 LOCK_FILE = ".lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of a file system without locks
 _ATTEMPTS = 100  # each fails only if another process removes its lock at the same moment
-_SHOWN = 300  # bytes of the holder's description: its command may be long
+_COMMAND = 160  # characters of the holder's command: it may be long
+_DESCRIPTION = 1000  # bytes, more than any description has
 # If somebody put a link or a pipe in the place of the file, it is not followed, and not waited for.
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _held: set[str] = set()
@@ -121,7 +122,7 @@ def _lock(descriptor: int, directory: Path) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
-            holder = os.read(descriptor, _SHOWN).decode(errors="replace").strip()
+            holder = os.read(descriptor, _DESCRIPTION).decode(errors="replace").strip()
             raise UserError(_in_use(directory, holder or "another process")) from None
         if error.errno not in _NO_LOCKS:
             raise _unwritable(directory, error) from None
@@ -139,6 +140,7 @@ def _describe_this_process() -> str:
     program = Path(sys.argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name  # of `python -m fixformer`
     command = shlex.join([name, *sys.argv[1:]])
+    command = command if len(command) <= _COMMAND else f"{command[:_COMMAND]}..."
     since = datetime.now().astimezone().isoformat(" ", "seconds")
     return f"process {os.getpid()} on {socket.gethostname()} since {since} ({command})"
 

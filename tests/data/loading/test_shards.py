@@ -182,6 +182,24 @@ def test_shards_of_another_list_are_made_again(source: Path, tmp_path: Path) -> 
     assert {path.name for path in target.glob("*.tar")} == {entry.shard for entry in read_index(target).entries}
 
 
+@pytest.mark.parametrize("damage", ["label", "offset", "shard", "extra", "json", "tar"])
+def test_a_damaged_shard_is_made_again(source: Path, tmp_path: Path, damage: str) -> None:
+    settings = {"short_side": 48, "shards": True, "shard_videos": 20, "workers": 1}
+    prepare(source, tmp_path, **settings)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    sidecar = tmp_path / "val-000000.json"
+    rows = json.loads(sidecar.read_text())
+    first = rows["samples"][0]
+    changed = {"label": 1 - first["label"], "offset": 10**12, "shard": "train-000000.tar", "extra": 1}
+    first[damage] = changed.get(damage)
+    if damage == "tar":
+        os.truncate(tmp_path / "val-000000.tar", 1000)
+    else:
+        sidecar.write_text("{" if damage == "json" else json.dumps(rows))
+    prepare(source, tmp_path, **settings)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_an_absent_or_torn_shard(shards: ShardSet, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     shutil.copytree(shards.root, root)

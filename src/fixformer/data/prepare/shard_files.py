@@ -117,7 +117,7 @@ def _plan(index: Index, target: Path, encoding: EncodeSettings, shard_videos: in
 def _read_sidecar(job: ShardJob) -> ShardDone | None:
     """A finished shard of these very videos; None if it has to be made.
 
-    One with failures is made again, because their cause may have been temporary; so is one whose sidecar is damaged.
+    One with failures is made again, because their cause may have been temporary; so is a damaged one.
     """
     if not job.sidecar.is_file() or not job.tar.is_file():
         return None
@@ -127,7 +127,11 @@ def _read_sidecar(job: ShardJob) -> ShardDone | None:
         return None
     if sidecar.failed or sidecar.listed != job.listed():
         return None
-    return ShardDone(list(sidecar.samples), [])
+    described = [(entry.shard, entry.id, entry.label, entry.split, entry.group) for entry in sidecar.samples]
+    wanted = [(job.name, sample.id, sample.label, sample.split, sample.group) for sample in job.samples]
+    size = job.tar.stat().st_size
+    is_whole = described == wanted and all(entry.offset + entry.size <= size for entry in sidecar.samples)
+    return ShardDone(list(sidecar.samples), []) if is_whole else None
 
 
 def _remove_leftovers(target: Path, names: set[str]) -> None:
