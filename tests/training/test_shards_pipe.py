@@ -167,6 +167,17 @@ def test_how_an_epoch_is_divided_belongs_to_the_run(run_piped: Run, shards: Path
         run_piped(epochs=1, location=str(shards), resume=True)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_streamed_run_is_not_resumed_from_files(run_piped: Run, shards: Path, is_lost: bool) -> None:
+    """A checkpoint does not say from where it was streamed, but that it was."""
+    home = run_piped(epochs=1).output
+    if is_lost:
+        (home / "run.json").unlink()
+    with pytest.raises(UserError, match=r"1 processes of 2 workers -> none.*--fork"):
+        run_piped(epochs=1, data=shards, location=None, resume=True)
+    assert run_piped(epochs=1, resume=True).steps == 6
+
+
 def test_a_plan_of_piped_shards(piped: dict[str, Any], tmp_path: Path) -> None:
     made = plan(**piped, output=tmp_path / "run")
     assert (made.steps, made.train_videos, made.test_videos) == (12, 24, 12)

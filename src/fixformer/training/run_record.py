@@ -84,8 +84,9 @@ class RunRecord:
                 "data); choose another --output, and start from the weights of this run with --init."
             )
         found = changes(self.config, new.config)
-        if None not in (self.readers, new.readers) and self.readers != new.readers:
-            found.append(f"the order of an epoch, which depends on the readers: {self.readers} -> {new.readers}")
+        if self.readers is not None and self.readers != new.readers:
+            now = new.readers or "none, without location"
+            found.append(f"the order of an epoch, which depends on the readers: {self.readers} -> {now}")
         if self.data is not None and self.data != new.data:
             found.append("the list of training videos")
         return found
