@@ -74,6 +74,7 @@ def test_a_file(location: str, path: str) -> None:
     [
         *("", "pipe:", "pipe: ", "pipe:cat x", "pipe:{shard} | sh", "pipe:cat {shard}|sh", "pipe:cat {shard} > /x"),
         *("pipe:cat '{shard}", "pipe:a & cat {shard}", "pipe:a; cat {shard}", "pipe:cat {shard}\0", "a\0b"),
+        *("pipe:{shard} x", "pipe:./{shard} {shard}", "pipe:'' {shard}"),
         *("http://host/x.tar", "ftp://host/{shard}", "://{shard}", "HTTP://host/{shard}"),
     ],
 )

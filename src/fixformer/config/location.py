@@ -11,7 +11,7 @@ from fixformer.config.schema import Expect
 PLACE = "{shard}"  # where the name of the shard goes
 PIPE = "pipe:"
 # What prints the content of a URL, which takes the place of None.
-_CURL = ("curl", "--fail", "--silent", "--show-error", "--location", "--proto-redir", "=http,https")
+_CURL = ("curl", "--fail", "--silent", "--show-error", "--globoff", "--location", "--proto-redir", "=http,https")
 _READERS: dict[str, tuple[str | None, ...]] = {
     "http": (*_CURL, None),
     "https": (*_CURL, None),
@@ -24,8 +24,10 @@ _OPERATORS = frozenset("();<>|&")  # of a shell
 def is_location(text: str) -> bool:
     """Whether a text is a directory, or a URL or a command with a place for the shard's name."""
     if text.startswith(PIPE):
-        words = _words(text.removeprefix(PIPE))
-        return PLACE in text and bool(words) and not any(set(word) <= _OPERATORS for word in words)
+        command, *arguments = _words(text.removeprefix(PIPE)) or [""]
+        is_plain = not any(set(word) <= _OPERATORS for word in (command, *arguments))
+        # the name comes with a file, so it must not be the command
+        return is_plain and PLACE not in command and any(PLACE in word for word in arguments)
     scheme, is_url, _ = text.removeprefix("file:").partition("://")
     return text != "" and "\0" not in text and (not is_url or (scheme in _READERS and PLACE in text))
 

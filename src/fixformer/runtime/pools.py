@@ -31,7 +31,8 @@ def affordable_workers(wanted: int) -> int:
     """As many workers as wanted, or as this machine can use; a command may come from a larger one."""
     limit = max(MIN_WORKERS, WORKERS_PER_PROCESSOR * processors())
     if wanted > limit:
-        print(f"note: {limit} workers instead of {wanted}, which suits {processors()} processors", file=sys.stderr)
+        reason = f"more would not be faster on {processors()} processors"
+        print(f"note: {limit} workers instead of {wanted}: {reason}", file=sys.stderr)
     return min(wanted, limit)
 
 
