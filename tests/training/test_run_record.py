@@ -41,6 +41,7 @@ def test_a_rebuilt_record_still_guards_the_run(run: Run, copied_data: Path) -> N
 
 
 def test_the_record_of_a_checkpoint_is_that_of_the_run(run: Run) -> None:
-    home = run(epochs=1).output
-    assert RunRecord.read(home) == RunRecord.from_checkpoint(home / "last")
+    result = run(epochs=1)
+    home = result.output
+    assert RunRecord.read(home) == RunRecord.from_checkpoint(home / "last", result.config)
     assert json.loads((home / "last" / STATE).read_text())["data"]

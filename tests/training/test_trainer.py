@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from fixformer.config.own import with_own
 from fixformer.errors import NotFinite
 from fixformer.models.checkpoint import load_model, read_info
 from fixformer.training.log import read_log
@@ -27,7 +28,7 @@ def test_a_run_leaves_a_checkpoint_a_log_and_a_report(run: Run, monkeypatch: pyt
     assert [row["epoch"] for row in rows if row["kind"] == "eval"] == [1, 2, 3]
     assert result.steps == 18
     info = read_info(result.output)
-    assert (info.step, info.epoch, info.config) == (18, 3.0, result.config)
+    assert (info.step, info.epoch, with_own(info.config, result.config)) == (18, 3.0, result.config)
     assert info.commit or info.versions["fixformer"]
     html = (result.output / "evaluation" / "report.html").read_text()
     assert html.count("data:image/png;base64,") == 3

@@ -3,22 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fixformer.config.schema import Count, Expect, PositiveInt, Settings
+from fixformer.config.location import Location
+from fixformer.config.schema import Expect, Settings
 from fixformer.errors import SettingsConflict
 
 Backend = Literal["pyav", "torchcodec"]
 DataPath = Annotated[str, Expect("a directory or an annotation file", bool)]
+# Each is a process with its own memory; even the largest machines do not decode faster with more.
+Workers = Annotated[int, Expect("an int from 0 to 1024", lambda value: 0 <= value <= 1024)]
+# A worker is asked for all of them at once, and holds them in memory.
+Prefetch = Annotated[int, Expect("an int from 1 to 1024", lambda value: 1 <= value <= 1024)]
 OpenFraction = Annotated[float, Expect("a number between 0 and 1", lambda value: 0 < value < 1)]
-
-
-def is_location(text: str) -> bool:
-    """A directory, or a URL or pipe with a place for the shard's name; any other brace would break `str.format`."""
-    plain = text.replace("{shard}", "")
-    needs_name = text.startswith("pipe:") or "://" in text
-    return plain != "" and not {"{", "}"} & set(plain) and (not needs_name or "{shard}" in text)
-
-
-Location = Annotated[str, Expect("a directory, or a pattern with {shard} and no other braces", is_location)]
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,8 @@ class DataConfig(Settings):
         cache: directory of the decode-once cache; None decodes every time, "auto" is the user's cache
             (`$FIXFORMER_CACHE` or `~/.cache/fixformer`), shared by all runs.
         location: read shards sequentially, from this directory or through a pattern such as
-            "pipe:curl -s https://host/{shard}"; `path` then only needs to hold the shards' index.json. None reads
-            local files in any order.
+            "https://host/{shard}" or "pipe:ssh host cat {shard}", a command that is run without a shell; `path` then
+            only needs to hold the shards' index.json. None reads local files in any order.
     """
 
     path: DataPath = ""
@@ -55,8 +50,8 @@ class DataConfig(Settings):
     backend: Backend = "pyav"
     damaged: Literal["strict", "partial"] = "strict"
     unreadable_train: Literal["error", "replace"] = "error"
-    workers: Count = 2
-    prefetch: PositiveInt = 2
+    workers: Workers = 2
+    prefetch: Prefetch = 2
     cache: str | None = None
     location: Location | None = None
 

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache
 from math import inf
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,6 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from fixformer.errors import InputError, UnknownName, UserError
 
 T = TypeVar("T")
+SHOWN = 200  # characters of a value or name that an error quotes
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,23 @@ def _to_json(value: Any) -> Any:
     return [_to_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _shown(value: Any) -> str:
+    """A value in an error; one from a damaged file may be all that follows in it."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
 def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
     """Rebuild a dataclass from `dump`'s values, validated; absent settings take their defaults."""
     if not isinstance(values, dict):
-        raise InputError(f"{where or kind.__name__}={values!r}: expected a table of settings.")
+        raise InputError(f"{where or kind.__name__}={_shown(values)}: expected a table of settings.")
     hints = field_types(kind)
     for name in values:
         if name not in hints:
-            raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
+            raise UnknownName(f"setting of {where or kind.__name__}", name[:SHOWN], hints)
     for item in fields(kind):  # type: ignore[arg-type]
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise InputError(f"{where or kind.__name__}={values!r}: expected {item.name}, too.")
+            raise InputError(f"{where or kind.__name__}={_shown(values)}: expected {item.name}, too.")
     config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
     if isinstance(config, Settings):
         config.validate(where)
@@ -94,12 +102,14 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     kind, rule, is_optional = _unwrap(hint)
     if value is None and is_optional:
         return None
-    converted = _convert(value, kind, name, rule.what if rule else "")
+    is_exact = type(value) is kind and kind in (str, int, float)  # nearly all values of a long list
+    converted = value if is_exact else _convert(value, kind, name, rule.what if rule else "")
     if rule and not rule.holds(converted):
-        raise InputError(f"{name}={converted!r}: expected {rule.what}.")
+        raise InputError(f"{name}={_shown(converted)}: expected {rule.what}.")
     return converted
 
 
+@cache
 def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
     """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""
     is_optional = get_origin(hint) in (Union, types.UnionType)
@@ -117,7 +127,7 @@ def _convert(value: Any, kind: Any, name: str, expected: str) -> Any:
         return value
     if get_origin(kind) is Literal:
         if not isinstance(value, str | int) or value not in get_args(kind):
-            raise UnknownName(name, value, get_args(kind))
+            raise UnknownName(name, value[:SHOWN] if isinstance(value, str) else value, get_args(kind))
         return value
     if get_origin(kind) is tuple:
         return _convert_tuple(value, get_args(kind), name, expected)
@@ -136,7 +146,7 @@ def _convert_tuple(value: Any, hints: tuple[Any, ...], name: str, expected: str)
         hints = hints[:1] * len(value)
     if not is_list or len(value) != len(hints):
         count = "values" if hints[-1] is Ellipsis else f"{len(hints)} values"
-        raise InputError(f"{name}={value!r}: expected {expected or f'a list of {count}'}.")
+        raise InputError(f"{name}={_shown(value)}: expected {expected or f'a list of {count}'}.")
     return tuple(coerce(item, hint, name) for item, hint in zip(value, hints, strict=True))
 
 
@@ -150,7 +160,7 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
     if kind is bool and isinstance(value, Integral) and value in (0, 1):  # earlier versions stored 0 and 1, too
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
-        raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
+        raise InputError(f"{name}={_shown(value)}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
     return value
 
 
@@ -187,6 +197,11 @@ def words_to_settings(words: Iterable[str]) -> dict[str, str]:
 
 def field_types(kind: Any) -> dict[str, Any]:
     """The type of every field of a dataclass, with its conditions."""
+    return dict(_field_types(kind))
+
+
+@cache  # a list of a million rows asks a million times
+def _field_types(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind)}
 

@@ -31,6 +31,9 @@ Betas = Annotated[
 Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch)]
 Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
+# without --output it is part of the path of the run
+RecipeName = Annotated[str, Expect("a name without a slash", re.compile(r"([^/\\.\0][^/\\\0]*)?").fullmatch)]
+
 
 @dataclass(frozen=True)
 class OptimConfig(Settings):
@@ -138,7 +141,7 @@ class TrainConfig(Settings):
         log_steps: steps between rows of the log.
     """
 
-    recipe: str = ""
+    recipe: RecipeName = ""
     model: str = "fixformer_tiny"
     model_settings: dict[str, Any] = field(default_factory=dict)
     init: str | None = None

@@ -1,6 +1,7 @@
 """`fixformer eval`: score a checkpoint on a data set and write a report."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
 from fixformer.runtime.files import check_writable, write_json, write_text
+from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import NEVER_STOP, StopRequest
 
 # Settings of the training data that do not apply to another data set; the others, such as the decoder, do.
-LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache", "location")
+LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache")
 
 
 def evaluate(
@@ -64,7 +66,9 @@ def evaluate(
     split = split or index.eval_split
     check_labels(index, info)
     labelled_samples(index, split)
-    with join_world(device) as world:
+    with join_world(device) as world, ExitStack() as lock:
+        if output is not None:
+            world.on_main_process(lambda: lock.enter_context(locked(output)))
         model.to(world.device)
         evaluation = evaluate_model(model, info, index, split, config, source, world=world, progress=progress)
         if output is not None and world.is_main:

@@ -14,10 +14,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fixformer.config import ClipSpec, EvalConfig, TrainConfig
+from fixformer.config.own import without_own
 from fixformer.config.schema import dump, load
 from fixformer.errors import UnknownName, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
+from fixformer.runtime.files import read_text
 
 FORMAT = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -55,7 +57,7 @@ class CheckpointInfo:
         return self.config.data.path != ""
 
     def to_json(self) -> dict[str, Any]:
-        config = dump(self.config)
+        config = without_own(dump(self.config))
         return {
             "format": FORMAT,
             "config": config if self.is_trained else {name: config[name] for name in WITHOUT_TRAINING},
@@ -82,7 +84,7 @@ def _load_config(values: Any) -> TrainConfig:
     if not isinstance(values, dict):
         raise TypeError(f"config is of type {type(values).__name__}")
     if "data" in values:
-        return load(TrainConfig, values)
+        return load(TrainConfig, without_own(values))
     # part by part: a whole `TrainConfig` without data is not valid
     name, settings = values["model"], values["model_settings"]
     if not isinstance(name, str) or not isinstance(settings, dict):
@@ -126,7 +128,7 @@ def read_info(path: str | Path) -> CheckpointInfo:
     """The content of a checkpoint's `config.json`."""
     file = find_checkpoint(path) / CONFIG
     try:
-        values = json.loads(file.read_text())
+        values = json.loads(read_text(file))
         if not isinstance(values, dict):
             raise TypeError("not a table of settings")
         if values.get("format") not in (1, FORMAT):

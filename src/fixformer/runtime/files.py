@@ -1,16 +1,79 @@
-"""Atomic writes: a file is written under a temporary name beside its target, flushed, then renamed."""
+"""Files: only regular ones are opened, and a file is written under a temporary name, flushed, then renamed."""
 
+import errno
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, overload
 
 from fixformer.errors import UserError
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@overload
+def open_file(path: str | Path, mode: Literal["r", "a"] = "r", **options: Any) -> TextIOWrapper: ...
+
+
+@overload
+def open_file(path: str | Path, mode: Literal["rb"]) -> BufferedReader: ...
+
+
+def open_file(path: str | Path, mode: str = "r", **options: Any) -> Any:
+    """`open` for regular files, and for new ones if the mode creates them.
+
+    A named pipe would block for ever, a device such as /dev/zero never ends: these are an `OSError` that says so.
+    """
+    return open(path, mode, opener=_open_regular, **options)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    if os.path.lexists(path):  # before it is opened, which may have an effect on a device
+        require_regular(path)
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # of a pipe that takes its place meanwhile
+    try:
+        _require_regular_mode(os.fstat(descriptor).st_mode, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def require_regular(path: str | Path) -> None:
+    """Raise an `OSError` unless a path is that of a regular file; for libraries that open files by path."""
+    _require_regular_mode(os.stat(path).st_mode, path)
+
+
+def _require_regular_mode(mode: int, path: str | Path) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, f"it is {kind}, not a regular file", str(path))
+
+
+def read_text(path: str | Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """The text of a regular file."""
+    with open_file(path, encoding=encoding, errors=errors) as file:
+        return file.read()
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a regular file."""
+    with open_file(path, "rb") as file:
+        return file.read()
 
 
 def cache_directory() -> Path:
@@ -92,6 +155,16 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: str | Path) -> Any:
+    """The values of a JSON file; a `UserError` if it cannot be read or is not JSON."""
+    try:
+        return json.loads(read_text(path))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested a thousand times
+        raise UserError(f"{path} is damaged ({error}); expected JSON as fixformer writes it.") from None
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -2,10 +2,14 @@
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from typing import Generic, TypeVar
+
+from fixformer.runtime.parent import end_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -16,6 +20,22 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+# More processes than this only take turns and memory. Some more than there are processors help where a worker waits for
+# a slow disk or the network.
+WORKERS_PER_PROCESSOR = 4
+MIN_WORKERS = 16
+
+
+@cache  # the note is printed once
+def affordable_workers(wanted: int) -> int:
+    """As many workers as wanted, or as this machine can use; a command may come from a larger one."""
+    limit = max(MIN_WORKERS, WORKERS_PER_PROCESSOR * processors())
+    if wanted > limit:
+        reason = f"more would not be faster on {processors()} processors"
+        print(f"note: {limit} workers instead of {wanted}: {reason}", file=sys.stderr)
+    return min(wanted, limit)
+
+
 def unordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[tuple[Item, Result]]:
@@ -24,11 +44,13 @@ def unordered_map(
         for item in items:
             yield item, function(item)
         return
+    waiting = list(items)
+    count = max(1, min(affordable_workers(workers), len(waiting)))
     # fork where it exists: with spawn, a user's script without a main guard would start itself again
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker) as pool:
-        futures = {pool.submit(function, item): item for item in items}
+    with ProcessPoolExecutor(count, mp_context=context, initializer=start_worker) as pool:
+        futures = {pool.submit(function, item): item for item in waiting}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -36,10 +58,14 @@ def unordered_map(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start_worker() -> None:
-    """One thread per worker: more would compete with the other workers, and may deadlock after a fork."""
+def start_worker() -> None:
+    """What every worker process does first: it ends with its parent, and computes in one thread.
+
+    More threads would compete with the other workers, and may deadlock after a fork.
+    """
     import torch
 
+    end_with_parent()
     torch.set_num_threads(1)
 
 
@@ -50,7 +76,7 @@ def crash_safe_map(
 
     With fewer than two workers everything runs in this process, which then crashes itself.
     """
-    remaining = list(items)
+    remaining, workers = list(items), affordable_workers(workers)
     while remaining:
         unfinished = dict(enumerate(remaining))
         try:

@@ -19,7 +19,13 @@ from torch import Tensor
 
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import CONFIG, WEIGHTS, CheckpointInfo, read_info, write_model
-from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink
+from fixformer.runtime.files import (
+    new_directory,
+    open_file,
+    read_text,
+    remove_temporary_files,
+    replace_symlink,
+)
 
 TENSORS, STATE, MANIFEST = "train.safetensors", "train.json", "manifest.json"
 
@@ -125,7 +131,7 @@ class CheckpointStore:
 def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint's files, or None."""
     try:
-        expected = json.loads((path / MANIFEST).read_text())
+        expected = json.loads(read_text(path / MANIFEST))
         actual = _digests(path)
     except (OSError, ValueError) as error:
         return str(error)
@@ -140,7 +146,7 @@ def score(path: Path) -> float | None:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    return json.loads((path / STATE).read_text())
+    return json.loads(read_text(path / STATE))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -152,6 +158,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def _digests(folder: Path) -> dict[str, str]:
     digests = {}
     for name in (WEIGHTS, CONFIG, TENSORS, STATE):
-        with (folder / name).open("rb") as stream:
+        with open_file(folder / name, "rb") as stream:
             digests[name] = hashlib.file_digest(stream, "blake2b").hexdigest()
     return digests

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fixformer.errors import UserError
-from fixformer.runtime.files import write_text
+from fixformer.runtime.files import open_file, read_text, write_text
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ class RunLog:
         kept = [row for row in rows if (row["step"], unscored and row["kind"] == "eval") <= (from_step, False)]
         try:
             write_text(self.path, "".join(json.dumps(row) + "\n" for row in kept))
-            self._file: TextIO = self.path.open("a")
+            self._file: TextIO = open_file(self.path, "a")
         except OSError as error:
             raise UserError(f"the log {self.path} cannot be written ({error.strerror}).") from None
         self._board = _tensorboard(run, from_step)
@@ -55,7 +55,7 @@ class RunLog:
 def read_log(path: str | Path) -> list[Row]:
     """The rows of a log, without a last line that was cut off when the process was killed."""
     path = Path(path)
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    lines = read_text(path).split("\n")[:-1] if path.exists() else []
     rows = []
     for line in lines:
         try:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
 from fixformer.runtime.distributed import World, choose_device, join_world
-from fixformer.runtime.files import cache_directory, check_writable
+from fixformer.runtime.files import check_writable
+from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.checkpoint_store import CheckpointStore, read_state, read_tensors
@@ -76,7 +77,8 @@ def train(
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     # The signal handlers come after the process group: Python would not run them inside the call that waits for the
     # other processes, so SIGTERM could not stop a run that waits.
-    with join_world(config.run.device) as world, StopRequest() as stop:
+    with join_world(config.run.device) as world, StopRequest() as stop, ExitStack() as lock:
+        world.on_main_process(lambda: lock.enter_context(locked(config.output)))
         return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
 
 
@@ -109,9 +111,8 @@ def resolve_config(
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
     config = apply_overrides(config, {**given, **overrides}, model_setting_types)
     home = config.output or f"runs/{config.recipe}"
-    cache = str(cache_directory() / "clips") if config.data.cache == "auto" else config.data.cache
     check_writable(home)
-    return replace(config, output=home, data=replace(config.data, cache=cache))
+    return replace(config, output=home)
 
 
 def load_checked_index(config: TrainConfig) -> Index:
@@ -178,7 +179,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
         checkpoint = store.newest_good()
         if checkpoint is None:
             return None
-        stored = RunRecord.from_checkpoint(checkpoint)
+        stored = RunRecord.from_checkpoint(checkpoint, record.config)
         unknown = "" if stored.data else ", which does not say which training videos it used: assuming the same"
         print(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}", file=sys.stderr)
     differences = stored.changes_to(record)

@@ -3,19 +3,20 @@
 It is written when a run starts or resumes. If it is lost or damaged, it is rebuilt from the newest checkpoint.
 """
 
-import json
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fixformer.config import TrainConfig, changes
+from fixformer.config.own import with_own
 from fixformer.config.schema import dump, load
 from fixformer.data.listing import Index
 from fixformer.data.listing.index import order_digest
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import read_info
-from fixformer.runtime.files import write_json
+from fixformer.runtime.files import read_json, write_json
+from fixformer.runtime.pools import affordable_workers
 from fixformer.training.checkpoint_store import read_state
 
 RUN_FILE = "run.json"
@@ -42,23 +43,22 @@ class RunRecord:
         """The record of the run that these settings describe."""
         readers = None
         if config.data.location is not None:
-            readers = f"{processes} processes of {max(1, config.data.workers)} workers"
+            readers = f"{processes} processes of {max(1, affordable_workers(config.data.workers))} workers"
         return RunRecord(config, index.labels, order_digest(index.split("train")), readers)
 
     @staticmethod
     def read(home: Path) -> "RunRecord | None":
         """The record in a run's directory; None if the file is missing or damaged."""
         try:
-            values = json.loads((home / RUN_FILE).read_text())
-            labels, data = values["labels"], values["data"]
-            return RunRecord(load(TrainConfig, values["config"]), labels, data, values.get("readers"))
-        except (OSError, ValueError, KeyError, TypeError):
+            return load(RunRecord, read_json(home / RUN_FILE))
+        except UserError:
             return None
 
     @staticmethod
-    def from_checkpoint(checkpoint: Path) -> "RunRecord":
+    def from_checkpoint(checkpoint: Path, given: TrainConfig) -> "RunRecord":
+        """The record of the run that wrote a checkpoint, which does not say the user's own settings: as `given`."""
         info, state = read_info(checkpoint), read_state(checkpoint)
-        return RunRecord(info.config, info.labels, state.get("data"), state.get("readers"))
+        return RunRecord(with_own(info.config, given), info.labels, state.get("data"), state.get("readers"))
 
     def state(self) -> dict[str, str | None]:
         """What a checkpoint stores of it beside config and labels, which it has anyway."""
@@ -84,8 +84,9 @@ class RunRecord:
                 "data); choose another --output, and start from the weights of this run with --init."
             )
         found = changes(self.config, new.config)
-        if None not in (self.readers, new.readers) and self.readers != new.readers:
-            found.append(f"the order of an epoch, which depends on the readers: {self.readers} -> {new.readers}")
+        if self.readers is not None and self.readers != new.readers:
+            now = new.readers or "none, without location"
+            found.append(f"the order of an epoch, which depends on the readers: {self.readers} -> {now}")
         if self.data is not None and self.data != new.data:
             found.append("the list of training videos")
         return found

@@ -7,6 +7,8 @@ decodes what changed.
 from collections.abc import Iterator
 from pathlib import Path
 
+from fixformer.config.data import Workers
+from fixformer.config.schema import coerce
 from fixformer.data.audit.check_report import CheckReport, write_report
 from fixformer.data.audit.duplicates import Duplicates, find_duplicates
 from fixformer.data.audit.issues import find_issues, readable_counts
@@ -44,6 +46,7 @@ def check(
         workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
     """
+    coerce(workers, Workers | None, "workers")
     index = load_index(data, kind=kind, videos=videos, labels=labels, strict=False)
     files = probe_files(index, ProbeCache(data), workers or processors(), again)
     probes = {probe.path: probe for probe in files}

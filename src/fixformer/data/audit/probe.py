@@ -19,7 +19,7 @@ from fixformer.data.video import DecodeError, Decoder, Limits, NoVideoStream, Po
 from fixformer.data.video.content import content_digest, digest_of, stamp_of
 from fixformer.data.video.shard_member import is_member, read_member
 from fixformer.errors import InputError
-from fixformer.runtime.files import cache_directory
+from fixformer.runtime.files import cache_directory, open_file, read_bytes, read_text
 
 FORMAT = 1  # in the name of the cache file: a later format does not read this one's
 READ_AT_ONCE = 256 << 20  # files up to this size are read once into memory, for the digest and for decoding
@@ -70,10 +70,11 @@ def probe_file(path: str, limits: Limits = Limits()) -> FileProbe:  # noqa: B008
         elif Path(path).is_dir() or stamp.size > READ_AT_ONCE:
             source = Path(path)
         else:
-            source = Path(path).read_bytes()
+            source = read_bytes(path)
         digest = digest_of(source) if isinstance(source, bytes) else content_digest(path)
     except OSError as error:
-        return FileProbe(path, 0, 0, "missing", error.strerror or str(error))
+        status = "missing" if isinstance(error, FileNotFoundError) else "unreadable"  # such as a pipe or a device
+        return FileProbe(path, 0, 0, status, error.strerror or str(error))
     except DecodeError as error:  # of a shard that ends before the video does
         return FileProbe(path, *stamp, "unreadable", error.problem)
     known: dict[str, Any] = {"path": path, "size": stamp.size, "changed": stamp.changed, "digest": digest}
@@ -136,7 +137,7 @@ class ProbeCache:
         name = hashlib.blake2b(os.fsencode(Path(data).resolve()), digest_size=12).hexdigest()
         self.path = cache_directory() / "probes" / f"{name}-{FORMAT}.jsonl"
         self._probes: dict[str, FileProbe] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
+        for line in read_text(self.path).splitlines() if self.path.exists() else ():
             try:
                 probe = FileProbe(**json.loads(line))
             except (json.JSONDecodeError, TypeError):
@@ -153,7 +154,7 @@ class ProbeCache:
 
     def add(self, probes: Iterable[FileProbe]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
+        with open_file(self.path, "a", encoding="utf-8") as file:
             for probe in probes:
                 self._probes[probe.path] = probe
                 file.write(json.dumps(asdict(probe)) + "\n")

@@ -46,12 +46,13 @@ class FileFinder:
     def by_path(self, name: str) -> str | None:
         """The file at this path, with or without its suffix."""
         if Path(name).is_absolute():
-            return name if Path(name).exists() else None
+            return name if os.path.exists(name) else None
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative == PurePosixPath("."):
             return None  # an empty path is not a video, though the root exists
-        # the walk has seen all videos; a folder of images is found by the file system
-        if relative.as_posix() in self._paths or (self.root / relative).exists():
+        # the walk has seen all videos; a folder of images is found by the file system. `os.path.exists` takes any text,
+        # `Path.exists` raises if it is too long.
+        if relative.as_posix() in self._paths or os.path.exists(self.root / relative):
             return str(self.root / relative)
         for candidate in self._by_stem.get(relative.name, ()):
             if PurePosixPath(candidate).parent == relative.parent:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fixformer.data.listing.index import IndexOptions, ListingError
+from fixformer.runtime import files
 
 
 def read_text(path: Path) -> str:
     """The text of an annotation file."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return files.read_text(path, encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         where = f"byte {error.object[error.start]:#04x} at {error.start}"
         raise ListingError(f"{path} is not UTF-8 text ({where}); save it as UTF-8.") from None

@@ -8,13 +8,16 @@ from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, Listin
 from fixformer.data.listing.label_files import names_file, read_names, read_text
 from fixformer.data.listing.split import split_of_name
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
+from fixformer.runtime.files import open_file
 
 NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
 
 
 def is_list(path: Path) -> bool:
     """Whether the first line is `path frames label` or `path label`."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    if not path.is_file():
+        return False
+    with open_file(path, encoding="utf-8", errors="replace") as file:
         parts = next((line for line in file if line.strip()), "").split()
     return len(parts) >= 2 and all(part.isdecimal() for part in parts[-2 if len(parts) > 2 else -1 :])
 

@@ -58,6 +58,8 @@ def load_index(
     root = Path(path)
     if not root.exists():
         raise ListingError(f"no such file or directory: {root}.")
+    if not root.is_file() and not root.is_dir():
+        raise ListingError(f"{root} is neither a regular file nor a directory; give a directory or annotation file.")
     if not 0 < val_fraction < 1:
         raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     chosen = detect_kind(root) if kind == "auto" else kind
@@ -65,6 +67,8 @@ def load_index(
         raise UnknownName("kind of data set", kind, ["auto", *KINDS])
     if recording_set is not None and chosen != "lsa64":
         raise UserError(f"recording_set={recording_set} is for lsa64 only; {root} is of kind {chosen}.")
+    if labels is not None and Path(labels).exists() and not Path(labels).is_file():
+        raise ListingError(f"labels={str(labels)!r} is not a regular file; expected one of label names, one per line.")
     options = IndexOptions(_existing(videos), _existing(labels), seed, val_fraction, recording_set, require_files)
     index = KINDS[chosen](root, options)
     if not index.samples and not index.missing:

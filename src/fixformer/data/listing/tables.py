@@ -11,6 +11,7 @@ from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, Listin
 from fixformer.data.listing.label_files import read_lines, read_names, read_text
 from fixformer.data.listing.split import split_by_seed, split_of_name
 from fixformer.errors import SettingsConflict
+from fixformer.runtime.files import open_file
 
 PATH_COLUMNS = ("path", "file", "filename", "video", "video_path", "filepath")
 NAME_COLUMNS = ("class", "class_name", "label_name", "action", "name")
@@ -46,8 +47,10 @@ def read_table(path: Path) -> Table:
 
 
 def header(path: Path) -> list[str]:
-    """The column names, without reading the table."""
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+    """The column names, without reading the table; none of what is not a file."""
+    if not path.is_file():
+        return []
+    with open_file(path, newline="", encoding="utf-8-sig", errors="replace") as file:
         try:
             return [name.strip().lower() for name in next(csv.reader(file), [])]
         except csv.Error:

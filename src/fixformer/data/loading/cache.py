@@ -29,7 +29,7 @@ from fixformer.data.video import DecodeError
 from fixformer.data.video.content import content_digest, stamp_of
 from fixformer.data.video.decoder import NoTimestamps
 from fixformer.errors import InputError, UserError
-from fixformer.runtime.files import replacing, write_json
+from fixformer.runtime.files import read_text, replacing, require_regular, write_json
 from fixformer.runtime.pools import unordered_map
 from fixformer.runtime.progress import Report
 
@@ -100,6 +100,7 @@ class CacheTable:
         """The video of a sample; `file` is its name in error messages."""
         shard = int(self._shard[index])
         if shard not in self._maps:
+            require_regular(self._shards[shard])
             self._maps[shard] = np.memmap(self._shards[shard], np.uint8, "r")
         data = self._maps[shard]
         count, height, width = (int(size) for size in self._shape[index])
@@ -257,7 +258,7 @@ def _digest(path: str) -> str | None:
 def _read_json(path: Path) -> dict[str, Any]:
     """A file that a power failure left empty or half-written counts as absent."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_text(path))
     except (FileNotFoundError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

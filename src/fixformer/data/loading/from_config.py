@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config import ClipSpec, DataConfig
+from fixformer.config.location import PLACE, shard_file
 from fixformer.data.listing import Index, Sample, load_index
 from fixformer.data.listing.shards import is_shard_set
 from fixformer.data.loading.cache import CachedReader, fill_cache
@@ -14,6 +15,7 @@ from fixformer.data.loading.order import RandomAccess, VideoOrder
 from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.errors import SettingsConflict, UserError
+from fixformer.runtime.files import cache_directory
 from fixformer.runtime.progress import Report
 
 
@@ -38,7 +40,8 @@ def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress
     decoding = DecodingReader(spec, backend=data.backend, damaged=data.damaged)
     if data.cache is None:
         return decoding
-    table = fill_cache(samples, decoding, data.cache, workers=data.workers, progress=progress)
+    folder = cache_directory() / "clips" if data.cache == "auto" else data.cache
+    table = fill_cache(samples, decoding, folder, workers=data.workers, progress=progress)
     if left_out := table.left_out:
         first = samples[left_out[0]].path
         note = f"{len(left_out)} of {len(samples)} videos could not be cached and are decoded each time, first {first}"
@@ -62,8 +65,8 @@ def check_location(data: DataConfig) -> None:
             f"location={location!r} is for shards, but {data.path} is not a shard set; make one with "
             "`fixformer prepare --shards`, or leave location out."
         )
-    if "{shard}" not in location and not Path(location).is_dir():
-        raise UserError(f"location={location!r} is not a directory; give one, or a pattern with {{shard}} in it.")
+    if PLACE not in location and not Path(shard_file(location, "")).is_dir():
+        raise UserError(f"location={location!r} is not a directory; give one, or a pattern with {PLACE} in it.")
 
 
 def train_loader(

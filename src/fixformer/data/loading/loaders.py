@@ -20,6 +20,7 @@ from fixformer.data.loading.datasets import (
 )
 from fixformer.data.loading.order import RandomAccess, VideoOrder, WorkerSlot, batches_per_epoch
 from fixformer.errors import UserError
+from fixformer.runtime.pools import affordable_workers, start_worker
 
 Item = TypeVar("Item")
 Batch = TypeVar("Batch")
@@ -50,6 +51,7 @@ class TrainLoader:
         world: int = 1,
         pin_memory: bool = False,
     ) -> None:
+        workers = affordable_workers(workers)
         self.steps = batches_per_epoch(len(clips.table), batch_size, world)
         """Batches per epoch, the same on every process."""
         self._items = _TrainItems(clips, order or RandomAccess(len(clips.table)), batch_size, rank, world)
@@ -111,6 +113,7 @@ class ViewLoader:
         pin_memory: bool = False,
     ) -> None:
         order = order or RandomAccess(len(videos.table))
+        workers = affordable_workers(workers)
         self._loader: DataLoader[Any] = DataLoader(
             _TestItems(videos, order, batch_size, rank, world),
             batch_size=batch_size,
@@ -196,4 +199,4 @@ def _worker_options(workers: int, prefetch: int, *, persistent: bool, pin_memory
 
 
 def _start_worker(worker: int) -> None:
-    torch.set_num_threads(1)
+    start_worker()

@@ -10,14 +10,16 @@ import os
 import tarfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
+from fixformer.config.location import PLACE, shard_command, shard_file
 from fixformer.data.listing import Sample
+from fixformer.data.loading.command import running
 from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
-from fixformer.data.video.shard_member import parse_member
-from fixformer.errors import MissingExtra, UserError
+from fixformer.data.video.shard_member import parse_member, read_part
+from fixformer.errors import UserError
+from fixformer.runtime.files import open_file
 from fixformer.runtime.seeds import generator
 
 # Neighbours are shuffled in blocks of so many videos, which is also how many a worker holds in memory. `prepare` has
@@ -30,8 +32,7 @@ class ShardStream:
 
     Args:
         samples: with the paths of members (`DIR/train-000000.tar::512+90000`); each shard's together, as stored.
-        location: the directory of the shards, or a pattern with the name of a shard such as
-            "pipe:curl -s https://host/{shard}" or "s3://bucket/{shard}", which the `webdataset` package opens.
+        location: as for `DataConfig`.
     """
 
     depends_on_workers = True
@@ -78,10 +79,11 @@ class ShardStream:
         """Each shard is opened once and read forward."""
         for shard, members in groupby(indices.tolist(), key=self._shard.__getitem__):
             wanted = {tuple(self._place[index].tolist()): index for index in members}
-            if "{shard}" in self._location:
-                yield from _read_url(self._location.format(shard=self._names[shard]), wanted)
+            name = self._names[shard]
+            if words := shard_command(self._location, name):
+                yield from _read_command(self._location.replace(PLACE, name), words, wanted)
             else:
-                yield from _read_file(f"{self._location}/{self._names[shard]}", wanted)
+                yield from _read_file(shard_file(self._location, name), wanted)
 
 
 def train_part(videos: int, batch_size: int, slot: WorkerSlot) -> tuple[int, int]:
@@ -101,37 +103,29 @@ def eval_part(videos: int, slot: WorkerSlot) -> tuple[int, int]:
 def _read_file(path: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
     """The members at the wanted places (offset, size) of a shard on disk."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             for (offset, size), index in wanted.items():
-                file.seek(offset)
-                yield Visit(index, file.read(size))
+                yield Visit(index, read_part(file, offset, size))
     except OSError as error:
         raise UserError(f"cannot read the shard {path}: {error.strerror}.") from None
 
 
-def _read_url(url: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
-    """The same of a stream, which is closed after the last of them."""
+def _read_command(name: str, words: list[str], wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
+    """The same of what a command prints; it is stopped after the last of them. `name` is for messages."""
     left = dict(wanted)
-    try:
-        with _open_url(url) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            for member in tar:
-                place = (member.offset_data, member.size)
-                if place in left and (content := tar.extractfile(member)):
-                    yield Visit(left.pop(place), content.read())
-                if not left:
-                    # closing early makes some commands fail (curl: status 23), which is not an error
-                    if hasattr(stream, "ignore_errors"):
-                        stream.ignore_errors = True
-                    return
-    except (OSError, tarfile.TarError) as error:
-        raise UserError(f"cannot read {url} to its end: {error}; check the command and the shard.") from None
+    with running(words) as command:
+        damage: Exception | None = None
+        try:
+            with tarfile.open(fileobj=command.output, mode="r|") as tar:
+                for member in tar:
+                    place = (member.offset_data, member.size)
+                    if place in left and (content := tar.extractfile(member)):
+                        yield Visit(left.pop(place), content.read())
+                    if not left:
+                        return
+        except (OSError, ValueError, tarfile.TarError) as error:
+            damage = error
+        if problem := command.failure() or damage:
+            raise UserError(f"cannot read {name} to its end: {problem}; check the command and the shard.")
     offset, size = next(iter(left))
-    raise UserError(f"{url} has no video of {size} bytes at byte {offset}; is it the shard that the index describes?")
-
-
-def _open_url(url: str) -> Any:
-    try:
-        from webdataset.gopen import gopen
-    except ImportError:
-        raise MissingExtra(f"reading {url}", "shards") from None
-    return gopen(url, "rb")
+    raise UserError(f"{name} has no video of {size} bytes at byte {offset}; is it the shard that the index describes?")

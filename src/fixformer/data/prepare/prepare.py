@@ -3,11 +3,12 @@
 An interrupted `prepare` resumes: a file or shard is either complete and recorded, or made again.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fixformer.config.data import Workers
+from fixformer.config.schema import coerce
 from fixformer.data.listing import load_index
 from fixformer.data.prepare.encode import EncodeSettings, require_encoder
 from fixformer.data.prepare.prepare_report import PrepareReport
@@ -15,7 +16,8 @@ from fixformer.data.prepare.shard_files import make_shards
 from fixformer.data.prepare.video_files import make_files
 from fixformer.data.video import Policy
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.runtime.files import write_json
+from fixformer.runtime.files import read_json, write_json
+from fixformer.runtime.locks import is_empty, locked
 from fixformer.runtime.pools import processors
 
 SETTINGS = "prepare.json"
@@ -45,6 +47,7 @@ def prepare(
         shards: write tar shards of `shard_videos` videos each, with an index, instead of files with a CSV.
         workers: processes; by default one per available core.
     """
+    coerce(workers, Workers | None, "workers")
     require_encoder()
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
@@ -57,11 +60,12 @@ def prepare(
         **asdict(encoding),
         "shard_videos": shard_videos if shards else None,
     }
-    claim(target, settings)
-    if shards:
-        report = make_shards(index, target, encoding, shard_videos, processes, settings)
-    else:
-        report = make_files(index, target, encoding, processes)
+    with locked(target):
+        claim(target, settings)
+        if shards:
+            report = make_shards(index, target, encoding, shard_videos, processes, settings)
+        else:
+            report = make_files(index, target, encoding, processes)
     report.src, report.missing = str(src), [sample.path for sample in index.missing]
     return report
 
@@ -70,12 +74,14 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
     """Record the settings in a new directory; in one that was started before, require them to be the same."""
     path = target / SETTINGS
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = read_json(path)
+        if not isinstance(before, dict):
+            raise InputError(f"{path} is damaged: expected a table of settings; choose another directory.")
         for name, value in settings.items():
             if before.get(name) != value:
                 was = f"{target} was started with {name}={before.get(name)!r}"
                 raise SettingsConflict(f"{was}, this run has {name}={value!r}; choose another directory.")
-    elif target.is_dir() and any(target.iterdir()):
+    elif not is_empty(target):
         raise InputError(f"{target} is not empty and was not made by prepare; choose a new directory.")
     else:
         write_json(path, settings)

@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fixformer.config.schema import load
 from fixformer.data.listing import Index, Sample
-from fixformer.data.listing.shards import FORMAT, INDEX, ShardEntry
+from fixformer.data.listing.shards import FORMAT, INDEX, FailedVideo, ShardEntry
 from fixformer.data.listing.split import stable_key
 from fixformer.data.prepare.encode import FAILURES, Encoded, EncodeSettings, reencode, source_of
 from fixformer.data.prepare.prepare_report import CRASH, MISSING, PrepareReport
-from fixformer.runtime.files import replacing, write_json
+from fixformer.errors import UserError
+from fixformer.runtime.files import read_json, replacing, write_json
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
@@ -60,7 +62,16 @@ class ShardDone:
     """The videos of a finished shard, and those that could not be encoded."""
 
     entries: list[ShardEntry]
-    failed: list[dict[str, Any]]
+    failed: list[FailedVideo]
+
+
+@dataclass(frozen=True)
+class _Sidecar:
+    """The file beside a shard."""
+
+    listed: Any
+    samples: tuple[ShardEntry, ...]
+    failed: tuple[FailedVideo, ...]
 
 
 def make_shards(
@@ -83,13 +94,13 @@ def make_shards(
         "format": FORMAT,
         "labels": index.labels,
         "settings": settings,
-        "failed": failed + [_failure(sample, MISSING) for sample in index.missing],
+        "failed": [asdict(row) for row in (*failed, *(_failure(sample, MISSING) for sample in index.missing))],
         "samples": [asdict(entry) for entry in entries],
     }
     write_json(target / INDEX, content)
     _remove_leftovers(target, {job.name for job in jobs})
     size = sum(entry.size for entry in entries)
-    return PrepareReport("", str(target), len(entries), size, [(row["path"], row["problem"]) for row in failed])
+    return PrepareReport("", str(target), len(entries), size, [(row.path, row.problem) for row in failed])
 
 
 def _plan(index: Index, target: Path, encoding: EncodeSettings, shard_videos: int) -> Iterator[ShardJob]:
@@ -104,13 +115,23 @@ def _plan(index: Index, target: Path, encoding: EncodeSettings, shard_videos: in
 
 
 def _read_sidecar(job: ShardJob) -> ShardDone | None:
-    """A finished shard of these very videos. One with failures is made again: their cause may have been temporary."""
+    """A finished shard of these very videos; None if it has to be made.
+
+    One with failures is made again, because their cause may have been temporary; so is a damaged one.
+    """
     if not job.sidecar.is_file() or not job.tar.is_file():
         return None
-    rows = json.loads(job.sidecar.read_text(encoding="utf-8"))
-    if rows["failed"] or rows.get("listed") != job.listed():
+    try:
+        sidecar = load(_Sidecar, read_json(job.sidecar))
+    except UserError:
         return None
-    return ShardDone([ShardEntry(**row) for row in rows["samples"]], [])
+    if sidecar.failed or sidecar.listed != job.listed():
+        return None
+    described = [(entry.shard, entry.id, entry.label, entry.split, entry.group) for entry in sidecar.samples]
+    wanted = [(job.name, sample.id, sample.label, sample.split, sample.group) for sample in job.samples]
+    size = job.tar.stat().st_size
+    is_whole = described == wanted and all(entry.offset + entry.size <= size for entry in sidecar.samples)
+    return ShardDone(list(sidecar.samples), []) if is_whole else None
 
 
 def _remove_leftovers(target: Path, names: set[str]) -> None:
@@ -151,8 +172,7 @@ def _write(job: ShardJob, attempts: Iterable[Attempt]) -> ShardDone:
                 failed.append(_failure(sample, result))
             else:
                 entries.append(append_video(tar, job.name, f"{number:09d}", sample, result, job.labels))
-    rows = {"listed": listed, "samples": [asdict(entry) for entry in entries], "failed": failed}
-    write_json(job.sidecar, rows)
+    write_json(job.sidecar, asdict(_Sidecar(listed, tuple(entries), tuple(failed))))
     return ShardDone(entries, failed)
 
 
@@ -181,12 +201,5 @@ def append_video(
     )
 
 
-def _failure(sample: Sample, problem: str) -> dict[str, Any]:
-    return {
-        "id": sample.id,
-        "path": sample.path,
-        "label": sample.label,
-        "split": sample.split,
-        "group": sample.group,
-        "problem": problem,
-    }
+def _failure(sample: Sample, problem: str) -> FailedVideo:
+    return FailedVideo(sample.id, sample.path, sample.label, sample.split, sample.group, problem)

@@ -8,11 +8,12 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
+from fixformer.config.schema import load
 from fixformer.data.listing import Index, Sample
 from fixformer.data.prepare.encode import FAILURES, EncodeSettings, reencode, source_of
 from fixformer.data.prepare.prepare_report import CRASH, MISSING, PrepareReport
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
-from fixformer.runtime.files import replacing, write_text
+from fixformer.runtime.files import open_file, read_text, replacing, write_text
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
@@ -54,7 +55,7 @@ def make_files(index: Index, target: Path, encoding: EncodeSettings, workers: in
     before = _read_journal(target)
     results = {job.path: old for job in jobs if (old := before.get(job.path)) and old.source == job.source}
     waiting = [job for job in jobs if job.path not in results]
-    with (target / JOURNAL).open("a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
+    with open_file(target / JOURNAL, "a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
         for _ in results:
             progress.advance()
         for job, made in crash_safe_map(_make_file, waiting, workers):
@@ -85,10 +86,10 @@ def _read_journal(target: Path) -> dict[str, FileResult]:
     """The finished videos by path, by the last line about each; failures are tried again."""
     path = target / JOURNAL
     results = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in read_text(path, errors="replace").splitlines() if path.exists() else ():
         try:
-            result = FileResult(**json.loads(line))
-        except (json.JSONDecodeError, TypeError):
+            result = load(FileResult, json.loads(line))
+        except (ValueError, RecursionError):
             continue  # the line that was being written at the interruption
         results[result.path] = result
     return {path: result for path, result in results.items() if not result.problem and (target / path).is_file()}

@@ -10,6 +10,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from fixformer.data.video.decoder import DecodeError, Limits, NoVideoStream, Source
+from fixformer.runtime.files import require_regular
 
 # Formats that hold video. FFmpeg reads many more, some of which open other files or render text.
 _FORMATS = (
@@ -72,6 +73,17 @@ def open_stream(
     return container, stream
 
 
+def local_url(path: str | Path) -> str:
+    """What FFmpeg takes for this regular file and for nothing else: a colon in the name is not a protocol's."""
+    try:
+        require_regular(path)
+    except FileNotFoundError:
+        raise DecodeError("no such file", file=str(path)) from None
+    except (OSError, ValueError) as error:  # the latter for a name with a null character
+        raise DecodeError(f"cannot be opened: {getattr(error, 'strerror', error)}", file=str(path)) from None
+    return f"file:{Path(path)}"
+
+
 def _open(source: Source, limits: Limits, name: str) -> InputContainer:
     options = {"format_whitelist": _FORMATS, "protocol_whitelist": "file", "max_pixels": str(limits.pixels)}
     seconds = limits.seconds
@@ -79,11 +91,7 @@ def _open(source: Source, limits: Limits, name: str) -> InputContainer:
     if isinstance(source, bytes):
         readable = io.BytesIO(source)
     elif isinstance(source, str | Path):
-        if not Path(source).exists():
-            raise DecodeError("no such file", file=str(source))
-        if not Path(source).is_file():
-            raise DecodeError("not a regular file; open it yourself and pass the file object", file=str(source))
-        readable = f"file:{Path(source)}"  # so that a colon in the name is not taken for a protocol
+        readable = local_url(source)
     elif source.seekable():
         source.seek(0)  # the caller may have read from it before
     try:

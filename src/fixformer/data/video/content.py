@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fixformer.data.video.image_folder import image_paths
 from fixformer.data.video.shard_member import file_of, is_member, read_member
+from fixformer.runtime.files import open_file
 
 
 class Stamp(NamedTuple):
@@ -48,5 +49,5 @@ def digest_of(data: bytes) -> str:
 
 
 def digest_file(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

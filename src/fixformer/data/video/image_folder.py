@@ -15,6 +15,7 @@ from fixformer.data.video.containers import Deadline, check_pixels, error_text, 
 from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, NoTimestamps, Policy, VideoInfo
 from fixformer.data.video.orientation import RgbConverter
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES
+from fixformer.runtime.files import read_bytes
 
 
 class ImageFolderDecoder(Decoder):
@@ -108,7 +109,7 @@ class ImageFolderDecoder(Decoder):
 
     def _decode(self, path: Path) -> VideoFrame:
         # as bytes, so that FFmpeg sees one picture and never a numbered sequence
-        container, stream = open_stream(path.read_bytes(), self._limits, threads=1, strict=True, name=str(path))
+        container, stream = open_stream(_read(path), self._limits, threads=1, strict=True, name=str(path))
         with container:
             try:
                 frame = next(container.decode(stream), None)
@@ -118,6 +119,13 @@ class ImageFolderDecoder(Decoder):
             raise DecodeError("the picture is damaged", file=str(path))
         check_pixels(frame.width, frame.height, self._limits, str(path), 0)
         return frame
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise DecodeError(f"cannot be read: {error.strerror}", file=str(path)) from None
 
 
 def image_paths(folder: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """`open_video` chooses the backend for a source."""
 
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -40,7 +41,7 @@ def open_video(
     name = None
     if isinstance(source, str) and is_member(source):
         name, source = source, read_member(source)
-    if isinstance(source, str | Path) and Path(source).is_dir():
+    if isinstance(source, str | Path) and os.path.isdir(source):  # `Path.is_dir` raises if the name is too long
         return ImageFolderDecoder(Path(source), policy=policy, limits=limits, short_side=short_side, fps=fps)
     if backend == "torchcodec":
         return TorchCodecDecoder(source, policy=policy, limits=limits, short_side=short_side, threads=threads)

@@ -1,12 +1,15 @@
 """Paths of videos inside tar shards: `DIR/train-000000.tar::512+90000` is 90,000 bytes of the tar from byte 512 on."""
 
+import os
 import re
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
 from fixformer.data.video.decoder import DecodeError
+from fixformer.runtime.files import open_file
 
-_MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>\d+)\+(?P<size>\d+)")
+_MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>[0-9]{1,18})\+(?P<size>[0-9]{1,18})")
 
 
 class ShardMember(NamedTuple):
@@ -38,14 +41,23 @@ def file_of(path: str) -> Path:
     return Path(member.tar if member else path)
 
 
+def read_part(file: BufferedReader, offset: int, size: int) -> bytes:
+    """The `size` bytes from `offset` of a file, or those of them that there are.
+
+    Python would make room for all that is asked for, and an index may ask for more than any machine has.
+    """
+    end = os.fstat(file.fileno()).st_size
+    begin = file.seek(min(offset, end))
+    return file.read(min(size, end - begin))
+
+
 def read_member(path: str) -> bytes:
     """The bytes of a video inside a shard."""
     member = parse_member(path)
     assert member is not None, path
     try:
-        with Path(member.tar).open("rb") as file:
-            file.seek(member.offset)
-            data = file.read(member.size)
+        with open_file(member.tar, "rb") as file:
+            data = read_part(file, member.offset, member.size)
     except OSError as error:
         raise DecodeError(f"the shard cannot be read: {error.strerror}", file=path) from None
     if len(data) < member.size:

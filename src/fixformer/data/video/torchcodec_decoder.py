@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fixformer.data.video.containers import check_pixels, source_name
+from fixformer.data.video.containers import check_pixels, local_url, open_stream, source_name
 from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, Policy, Source, VideoInfo
 from fixformer.data.video.scaling import scaled_size
 from fixformer.errors import MissingExtra, SettingsConflict
@@ -28,7 +28,7 @@ class TorchCodecDecoder(Decoder):
             raise SettingsConflict(
                 f"backend 'torchcodec' has no policy {policy!r}; use 'strict' or the backend 'pyav'."
             )
-        self._decoder = _open(source, threads, short_side, self._file)
+        self._decoder = _open(source, limits, threads, short_side, self._file)
         meta = self._decoder.metadata
         check_pixels(meta.width, meta.height, limits, self._file, meta.stream_index)
 
@@ -85,12 +85,14 @@ class TorchCodecDecoder(Decoder):
         del self._decoder
 
 
-def _open(source: Source, threads: int, short_side: int | None, file: str) -> Any:
+def _open(source: Source, limits: Limits, threads: int, short_side: int | None, file: str) -> Any:
     try:
         from torchcodec.decoders import VideoDecoder
         from torchcodec.transforms import Resize
     except (ImportError, RuntimeError) as error:
         raise MissingExtra(f"backend 'torchcodec' ({error.__class__.__name__} on import)", "torchcodec") from error
+    # torchcodec cannot be told which formats and protocols a file may use: what ours refuses never gets there
+    open_stream(source, limits, threads=1, strict=True, name=file)[0].close()
     try:
         settings: dict[str, Any] = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact"}
         plain = VideoDecoder(_rewound(source), **settings)
@@ -103,6 +105,8 @@ def _open(source: Source, threads: int, short_side: int | None, file: str) -> An
 
 
 def _rewound(source: Source) -> Any:
-    if not isinstance(source, str | Path | bytes):
+    if isinstance(source, str | Path):
+        return local_url(source)
+    if not isinstance(source, bytes):
         source.seek(0)
     return source
