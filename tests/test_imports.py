@@ -113,7 +113,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_import_does_not_load_torch() -> None:
-    heavy = {"torch", "numpy", "av", "tyro", "rich"}
+    heavy = {"torch", "numpy", "av", "rich"}
     assert not heavy & loaded_by("import fixformer; fixformer.__version__; dir(fixformer)")
     assert "torch" not in loaded_by("import fixformer.cli.app")
     assert "torch" not in loaded_by("import fixformer.config.recipes")

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Annotated, Any, Literal
 
 from fixformer.config.clip import ClipSpec
@@ -16,6 +15,7 @@ from fixformer.config.schema import (
     PositiveInt,
     Rate,
     Settings,
+    Threads,
     coerce,
     dump,
 )
@@ -23,7 +23,6 @@ from fixformer.errors import SettingsConflict, UserError
 
 Precision = Literal["float32", "bf16", "fp16"]
 NoDecay = Literal["norms_and_biases", "head_biases", "none"]
-LearningRate = Annotated[float, Expect("a finite number more than 0", lambda lr: 0 < lr < inf)]
 Betas = Annotated[
     tuple[float, float], Expect("two values in [0, 1)", lambda betas: all(0 <= beta < 1 for beta in betas))
 ]
@@ -51,7 +50,7 @@ class OptimConfig(Settings):
     """
 
     optimiser: Literal["sgd", "adamw"] = "adamw"
-    lr: LearningRate = 1e-3
+    lr: Positive = 1e-3
     weight_decay: NonNegative = 0.05
     momentum: Rate = 0.9
     betas: Betas = (0.9, 0.98)
@@ -100,7 +99,7 @@ class RunConfig(Settings):
     checkpointing: bool = False
     compile: bool = False
     shard: bool = False
-    threads: PositiveInt | None = None
+    threads: Threads | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class TrainConfig(Settings):
     epochs: PositiveInt = 30
     stages: tuple[Stage, ...] = ()
     batch_size: PositiveInt = 16
-    micro_batch: int | None = None
+    micro_batch: PositiveInt | None = None
     smoothing: Rate = 0.0
     ema: Rate | None = None
     seed: Seed = 0
@@ -159,9 +158,9 @@ class TrainConfig(Settings):
     log_steps: PositiveInt = 10
 
     def check_together(self) -> None:
-        if self.micro_batch is not None and not 1 <= self.micro_batch <= self.batch_size:
+        if self.micro_batch is not None and self.micro_batch > self.batch_size:
             raise SettingsConflict(
-                f"micro_batch={self.micro_batch}: expected an int from 1 to batch_size={self.batch_size}."
+                f"micro_batch={self.micro_batch} is larger than batch_size={self.batch_size}; lower it."
             )
         if self.optim.warmup_epochs >= self.epochs:
             raise SettingsConflict(

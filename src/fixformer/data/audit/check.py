@@ -7,6 +7,7 @@ decodes what changed.
 from collections.abc import Iterator
 from pathlib import Path
 
+from fixformer.config.schema import Count, checked
 from fixformer.data.audit.check_report import CheckReport, write_report
 from fixformer.data.audit.duplicates import Duplicates, find_duplicates
 from fixformer.data.audit.issues import find_issues, readable_counts
@@ -24,6 +25,7 @@ LEAK_SHARE = 0.01
 SAVE_EVERY = 200  # probes: an interrupted check loses no more than these
 
 
+@checked
 def check(
     data: str | Path,
     *,
@@ -31,8 +33,8 @@ def check(
     kind: str = "auto",
     videos: str | Path | None = None,
     labels: str | Path | None = None,
-    min_frames: int = 8,
-    workers: int | None = None,
+    min_frames: Count = 8,
+    workers: Count | None = None,
     again: bool = False,
 ) -> CheckReport:
     """Decode every file of a data set and report what is wrong with it.
