@@ -117,4 +117,5 @@ def test_import_does_not_load_torch() -> None:
     assert not heavy & loaded_by("import fixformer; fixformer.__version__; dir(fixformer)")
     assert "torch" not in loaded_by("import fixformer.cli.app")
     assert "torch" not in loaded_by("import fixformer.config.recipes")
+    assert "torch" not in loaded_by("from fixformer.cli.printing import print_models; print_models('*')")
     assert "torch" in loaded_by("import fixformer; fixformer.create_model")

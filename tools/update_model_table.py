@@ -10,11 +10,7 @@ from fixformer.models.registry import create_model, describe, list_models
 from fixformer.runtime.files import write_json
 
 
-def make_table() -> list[dict[str, Any]]:
-    return [_row(name) for name in list_models()]
-
-
-def _row(name: str) -> dict[str, Any]:
+def make_row(name: str) -> dict[str, Any]:
     with torch.device("meta"):
         model = create_model(name)
     sizes = {"frames": model.num_frames, "size": model.image_size, "classes": model.num_classes}
@@ -22,4 +18,4 @@ def _row(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write_json(FILE, make_table())
+    write_json(FILE, [make_row(name) for name in list_models()])

@@ -1,6 +1,7 @@
 """Errors that a user can fix. The command line prints these as one sentence, without a traceback."""
 
 import errno
+import re
 from collections.abc import Iterable
 from concurrent.futures.process import BrokenProcessPool
 from difflib import get_close_matches
@@ -93,6 +94,7 @@ _REMEDIES = {
 }
 # How torch says that a tensor does not fit this memory, or any: it has no type of its own for this.
 _NO_MEMORY = ("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow")
+_AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
 
 
 def explain(error: BaseException) -> str | None:
@@ -107,7 +109,9 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, BrokenProcessPool) or lines[0].startswith("DataLoader worker (pid"):
         reason, remedy = "a worker process was killed, perhaps for want of memory", "use fewer workers or smaller clips"
     elif isinstance(error, MemoryError) or any(words in line for line in lines for words in _NO_MEMORY):
-        reason, remedy = f"out of memory ({lines[-1].strip()})", _REMEDIES[errno.ENOMEM]
+        asked = _AMOUNT.search(str(error))
+        reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
+        remedy = _REMEDIES[errno.ENOMEM]
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         reason = f"{where}{error.strerror or lines[-1].strip()}"

@@ -26,13 +26,14 @@ from fixformer.cli.arguments import (
     Directory,
     Model,
     ModelOverrides,
+    NewDirectory,
     Number,
     Pixels,
     RunSettings,
     Videos,
     Views,
 )
-from fixformer.cli.commands import Commands
+from fixformer.cli.commands import Commands, before_files
 from fixformer.errors import Interrupted, SettingsConflict, UsageError, UserError, explain
 
 commands = Commands(
@@ -107,7 +108,7 @@ def train(
     settings: RunSettings = (),
     *,
     data: DataSet | None = None,
-    output: Annotated[str, "DIRECTORY"] | None = None,
+    output: NewDirectory | None = None,
     init: Checkpoint | None = None,
     resume: bool = False,
     fork: bool = False,
@@ -168,7 +169,7 @@ def evaluate(
     views: Views | None = None,
     aggregate: Literal["logits", "probabilities"] | None = None,
     split: Annotated[str, "SPLIT"] | None = None,
-    output: Annotated[str, "DIRECTORY"] | None = None,
+    output: NewDirectory | None = None,
     batch_size: Number | None = None,
     workers: Number | None = None,
     device: Device = "auto",
@@ -288,6 +289,14 @@ def _print_error_once(error: object) -> None:
     _print_error(error)
 
 
+def _prepare_streams() -> None:
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller, as in `fixformer models >&-`
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 (until the program ends)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
+
+
 def _flush_output() -> None:
     """Write what is left of the results while `main` can still explain a full disk or a closed pipe."""
     try:
@@ -307,13 +316,14 @@ def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `fixformer` command."""
     if args is None:
         sys.excepthook = _report_bug
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
+    _prepare_streams()
     words = list(sys.argv[1:] if args is None else args)
-    shows_traceback = "--traceback" in words
+    shows_traceback = "--traceback" in before_files(words)
+    if shows_traceback:
+        words.remove("--traceback")
     try:
         try:
-            _run([word for word in words if word != "--traceback"])
+            _run(words)
         finally:
             _flush_output()
     except BrokenPipeError:

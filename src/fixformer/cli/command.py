@@ -116,26 +116,28 @@ class Command:
     def read(self, words: Iterable[str]) -> dict[str, Any]:
         """The arguments of the function; a `UsageError` for words that it does not take."""
         try:
-            given, loose = self._sort(words)
+            given, loose, settings = self._sort(words)
             for one in self.named.values():
-                if one.is_option or one.name in given:
+                # a command with settings has one positional parameter, which no other word can be meant for
+                if one.is_option or (one.name in given and not self.settings):
                     continue
                 take = len(loose) if one.is_list else 1
                 if loose or (one.is_list and one.is_required):  # the function says how many it needs
-                    given[one.name], loose = loose[:take], loose[take:]
-                elif one.is_required:
+                    _add_once(given, one.name, loose[:take])
+                    loose = loose[take:]
+                elif one.is_required and one.name not in given:
                     raise UsageError(f"{one.value_name} is missing: {self._hint()}.")
             arguments = {name: self.named[name].read(texts) for name, texts in given.items()}
         except UserError as error:
             raise UsageError(str(error)) from None
         if self.settings:
-            arguments[self.settings.name] = tuple(loose)
+            arguments[self.settings.name] = (*loose, *settings)
         elif loose:
             raise UsageError(f"unexpected {loose[0]!r}: {self._hint()}.")
         return arguments
 
-    def _sort(self, words: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
-        """The words of every parameter that is given by its name, and the words without one: settings come last."""
+    def _sort(self, words: Iterable[str]) -> tuple[dict[str, list[str]], list[str], list[str]]:
+        """The words of every parameter that is given by its name, the words without a name, and the settings."""
         given: dict[str, list[str]] = {}
         loose: list[str] = []
         settings: list[str] = []
@@ -153,12 +155,11 @@ class Command:
             else:
                 loose.append(word)
                 continue
-            if name not in self.named:
+            if name in self.named:
+                _add_once(given, name, texts)
+            else:
                 settings.append(f"{name}={','.join(texts)}")
-            elif given.setdefault(name, texts) != texts:
-                values = f"as {' '.join(given[name])!r} and as {' '.join(texts)!r}"
-                raise UsageError(f"{name} is given twice, {values}; give it once.")
-        return given, loose + settings
+        return given, loose, settings
 
     def _read_option(self, word: str, rest: deque[str]) -> tuple[str, list[str]]:
         """The name and the values of an option; the values are taken from `rest`."""
@@ -186,7 +187,9 @@ class Command:
         return set(words.names()) if words else set()
 
     def _unknown_option(self, flag: str) -> UserError:
-        names = (*self.named, *self._setting_names()) if flag.startswith("--") else tuple(self.named)
+        if not flag.startswith("--"):
+            return UsageError(f"unknown option {flag!r}; write -- before names that begin with a dash.")
+        names = (*self.named, *self._setting_names())
         return UnknownName(f"option of fixformer {self.name}", flag, (f"--{name.replace('_', '-')}" for name in names))
 
     def _hint(self) -> str:
@@ -202,6 +205,12 @@ class Command:
         if positional:
             parts.append(two_columns([(one.value_name, _with_default(one)) for one in positional]))
         return "\n\n".join([*parts, f"options:\n{two_columns(rows)}"])
+
+
+def _add_once(given: dict[str, list[str]], name: str, texts: list[str]) -> None:
+    if given.setdefault(name, texts) != texts:
+        values = f"as {' '.join(given[name])!r} and as {' '.join(texts)!r}"
+        raise UsageError(f"{name} is given twice, {values}; give it once.")
 
 
 def _parse_descriptions(text: str) -> dict[str, str]:

@@ -11,6 +11,11 @@ HELP_WORDS = ("-h", "--help")
 F = TypeVar("F", bound=Callable[..., None])
 
 
+def before_files(words: Sequence[str]) -> Sequence[str]:
+    """The words before `--`, after which all are names of files."""
+    return words[: words.index("--")] if "--" in words else words
+
+
 class Commands:
     """The functions of the commands; the name of one in a group has two words, such as `bench model`.
 
@@ -50,8 +55,7 @@ class Commands:
         if name not in self._functions:
             group = words[0] if depth == 2 else ""
             raise UsageError(str(UnknownName("command", name, self._names_in(group))))
-        before_files = words[: words.index("--")] if "--" in words else words
-        if set(HELP_WORDS) & set(before_files):
+        if set(HELP_WORDS) & set(before_files(words)):
             print(self[name].help())
         else:
             self[name](words[depth:])

@@ -3,10 +3,9 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from fixformer.cli.arguments import DataSet, Directory, File, Layout, Number, Pixels
-from fixformer.config.schema import Expect
+from fixformer.cli.arguments import DataSet, Directory, File, Layout, NewDirectory, Number, Pixels
 from fixformer.errors import UserError
 
 SHOWN_ITEMS = 10  # of each issue on the terminal; report.txt has all
@@ -57,10 +56,10 @@ def check(
 
 def prepare(
     src: DataSet,
-    dst: Annotated[str, "DIRECTORY", Expect("a new directory", bool)],
+    dst: NewDirectory,
     *,
     short_side: Pixels = 256,
-    keyframes: Annotated[int, "FRAMES"] = 16,
+    keyframes: Number = 16,
     quality: Number = 20,
     damaged: Literal["strict", "partial"] = "strict",
     shards: bool = False,

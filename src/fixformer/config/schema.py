@@ -190,7 +190,10 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
         with suppress(OverflowError):  # of a huge int
             return float(value)
     if kind is int and is_number and isinstance(value, Integral):
-        return int(value)
+        number = int(value)
+        if abs(number) >= 2**63:  # torch counts with 64 bits
+            raise InputError(f"{name}={number}: expected an int of less than 64 bits.")
+        return number
     if kind is bool and isinstance(value, Integral) and value in (0, 1):  # earlier versions stored 0 and 1, too
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):

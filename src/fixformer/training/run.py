@@ -105,7 +105,7 @@ def resolve_config(
     """The complete, validated config of a run."""
     if not isinstance(recipe, TrainConfig) and str(recipe) not in RECIPES:
         found = _data_set(recipe)
-        if data is not None:
+        if data is not None and Path(data) != found:
             raise SettingsConflict(f"two data sets, {str(recipe)!r} and data={str(data)!r}; give one, or a recipe.")
         recipe, data = "folder", found
     config = recipe if isinstance(recipe, TrainConfig) else get_recipe(str(recipe))
@@ -127,7 +127,7 @@ def _data_set(name: str | Path) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    if isinstance(name, Path) or len(path.parts) != 1 or path.suffix:  # no recipe has such a name
+    if isinstance(name, Path) or path.name != name or path.suffix:  # no recipe has such a name
         raise UserError(f"no such file or directory: {name}.")
     raise UnknownName("recipe or data set", name, RECIPES)
 
