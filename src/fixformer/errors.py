@@ -92,8 +92,12 @@ _REMEDIES = {
     errno.EAGAIN: "use fewer workers or raise the limit of processes (ulimit -u)",
     errno.ENOMEM: "use smaller clips, smaller batches or fewer workers",
 }
-# How torch says that a tensor does not fit this memory, or any: it has no type of its own for this.
-_NO_MEMORY = ("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow")
+# How torch says that a tensor does not fit this memory, or any: it has no type of its own for this. The last one is in
+# the text of a data loader's RuntimeError.
+_NO_MEMORY = (
+    *("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow"),
+    "MemoryError",
+)
 _AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
 
 

@@ -48,7 +48,7 @@ def bench_chunked(cases: Cases = CASES, threads: Threads = 2, rounds: PositiveIn
 
 
 def _parse(case: str) -> tuple[str, int, int]:
-    match = re.fullmatch(r"(\w+):(\d+)x(\d+)", case)
+    match = re.fullmatch(r"(\w+):(\d{1,9})x(\d{1,9})", case)
     if match is None:
         raise UserError(f"case {case!r}: expected MODEL:FRAMESxSIZE, such as {CASES[0]}.")
     with torch.device("meta"):

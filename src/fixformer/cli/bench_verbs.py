@@ -159,7 +159,9 @@ def _check_out(out: Path | None) -> None:
 
     if out is None:
         return
-    if out.is_dir() or out.suffix == ".png":  # where the figure goes
+    if out.is_dir():
+        raise UserError(f"--out {out} is a directory; expected a file, such as {out / 'bench.json'}.")
+    if out.suffix == ".png":  # where the figure goes
         raise UserError(f"--out {out}: expected a file for the JSON, such as {out.with_suffix('.json')}.")
     check_writable(out.parent)
 

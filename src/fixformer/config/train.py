@@ -73,7 +73,7 @@ class Stage(Settings):
     @classmethod
     def parse(cls, text: str) -> "Stage":
         """FRAMESxSIZE:EPOCHS[@BATCH], such as 8x48:20 or 16x64:10@8."""
-        match = re.fullmatch(r"(\d+)x(\d+):(\d+)(?:@(\d+))?", text)
+        match = re.fullmatch(r"{0}x{0}:{0}(?:@{0})?".format(r"(\d{1,9})"), text)  # Python does not read endless numbers
         if match is None:
             raise UserError(f"stages={text!r}: expected FRAMESxSIZE:EPOCHS[@BATCH],..., such as 8x48:20,16x64:10.")
         frames, size, epochs, batch = match.groups()
