@@ -7,6 +7,8 @@ from concurrent.futures.process import BrokenProcessPool
 from difflib import get_close_matches
 from typing import Any
 
+LONGEST = 200  # characters of a value in an error; a file may hold any number of them
+
 
 class Portable(Exception):
     """An error that can be pickled, hence raised in a worker process, whatever its constructor takes."""
@@ -33,13 +35,19 @@ class UnknownName(UserError):
     """A name that does not exist; the message offers the nearest valid ones."""
 
     def __init__(self, kind: str, name: object, valid: Iterable[str]) -> None:
-        super().__init__(f"unknown {kind} {name!r}; {suggestion(name, valid)}")
+        super().__init__(f"unknown {kind} {shown(name)}; {suggestion(name, valid)}")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: its beginning, if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def suggestion(name: object, valid: Iterable[str]) -> str:
     """The valid names that are nearest to a mistyped one, or all of them."""
     names = sorted(set(valid))
-    near = get_close_matches(str(name), names, n=3, cutoff=0.5)
+    near = get_close_matches(str(name)[:LONGEST], names, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(names)}."
 
 

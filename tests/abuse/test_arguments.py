@@ -238,15 +238,10 @@ def test_a_full_disk_behind_stdout() -> None:
 
 
 def test_streams_that_are_closed() -> None:
-    for redirection, status in ((">&-", 0), ("2>&-", 0), ("| head -1", 0)):
-        done = subprocess.run(
-            f"{sys.executable} -m fixformer models {redirection}",
-            shell=True,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (status, ""), redirection
+    for redirection in (">&-", "2>&-", "| head -1"):
+        command = f"{sys.executable} -m fixformer models {redirection}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), redirection
 
 
 @pytest.mark.parametrize(

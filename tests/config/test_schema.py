@@ -145,3 +145,12 @@ def test_a_wrong_argument_is_one_sentence(arguments: dict[str, Any], words: list
     with pytest.raises((InputError, UnknownName)) as raised:
         measure("x", **arguments)
     assert all(word in str(raised.value) for word in words), raised.value
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [("x" * 10**7, int), ("x" * 10**7, Literal["a"]), ([0] * 10**6, PositiveInt)]
+)
+def test_errors_show_the_beginning_of_long_values(value: object, hint: Any) -> None:
+    with pytest.raises((InputError, UnknownName), match=r"\.\.\.") as raised:
+        coerce(value, hint, "setting")
+    assert len(str(raised.value)) < 400

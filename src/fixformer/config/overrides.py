@@ -25,7 +25,7 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any], types_of: 
     `types_of` gives the settings of a model by its name (`models.registry.model_setting_types`).
     """
     types = setting_types(TrainConfig)
-    model = settings.get("model", config.model)
+    model = coerce(settings.get("model", config.model), str, "model")
     of_model = {name: hint for name, hint in types_of(model).items() if name not in DERIVED}
     if model != config.model:  # keep those of the recipe's settings that the other model has, too
         kept = {name: value for name, value in config.model_settings.items() if name in of_model}

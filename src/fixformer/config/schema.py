@@ -21,7 +21,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError
+from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError, shown
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -85,14 +85,14 @@ def _to_json(value: Any) -> Any:
 def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
     """Rebuild a dataclass from `dump`'s values, validated; absent settings take their defaults."""
     if not isinstance(values, dict):
-        raise InputError(f"{where or kind.__name__}={values!r}: expected a table of settings.")
+        raise InputError(f"{where or kind.__name__}={shown(values)}: expected a table of settings.")
     hints = field_types(kind)
     for name in values:
         if name not in hints:
             raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
     for item in fields(kind):  # type: ignore[arg-type]
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise InputError(f"{where or kind.__name__}={values!r}: expected {item.name}, too.")
+            raise InputError(f"{where or kind.__name__}={shown(values)}: expected {item.name}, too.")
     config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
     if isinstance(config, Settings):
         config.validate(where)
@@ -106,7 +106,7 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         return None
     converted = _convert(value, kind, name, rule.what if rule else "")
     if rule and not rule.holds(converted):
-        raise InputError(f"{name}={converted!r}: expected {rule.what}.")
+        raise InputError(f"{name}={shown(converted)}: expected {rule.what}.")
     return converted
 
 
@@ -180,7 +180,7 @@ def _convert_tuple(value: Any, hints: tuple[Any, ...], name: str, expected: str)
         hints = hints[:1] * len(value)
     if not is_list or len(value) != len(hints):
         count = "values" if hints[-1] is Ellipsis else f"{len(hints)} values"
-        raise InputError(f"{name}={value!r}: expected {expected or f'a list of {count}'}.")
+        raise InputError(f"{name}={shown(value)}: expected {expected or f'a list of {count}'}.")
     return tuple(coerce(item, hint, name) for item, hint in zip(value, hints, strict=True))
 
 
@@ -197,9 +197,9 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
     if kind is bool and isinstance(value, Integral) and value in (0, 1):  # earlier versions stored 0 and 1, too
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
-        raise InputError(f"{name}={value!r}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
+        raise InputError(f"{name}={shown(value)}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
     if isinstance(value, str) and "\0" in value:  # no file name, and no word of a command line, has one
-        raise InputError(f"{name}={value!r}: expected text without a null character.")
+        raise InputError(f"{name}={shown(value)}: expected text without a null character.")
     return value
 
 
@@ -236,7 +236,7 @@ def words_to_settings(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise UserError(f"{word!r} is not a setting; write name=value, such as epochs=10.")
+            raise UserError(f"{shown(word)} is not a setting; write name=value, such as epochs=10.")
         add_once(settings, name, text)
     return settings
 
@@ -244,7 +244,7 @@ def words_to_settings(words: Iterable[str]) -> dict[str, str]:
 def add_once(given: dict[str, T], name: str, value: T) -> None:
     """Add a setting; a `SettingsConflict` if it has been given with another value."""
     if given.setdefault(name, value) != value:
-        raise SettingsConflict(f"{name} is given twice, as {given[name]!r} and as {value!r}; give it once.")
+        raise SettingsConflict(f"{name} is given twice, as {shown(given[name])} and as {shown(value)}; give it once.")
 
 
 def field_types(kind: Any) -> dict[str, Any]:

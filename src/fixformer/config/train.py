@@ -18,14 +18,16 @@ from fixformer.config.schema import (
     Threads,
     coerce,
     dump,
+    int_between,
 )
-from fixformer.errors import SettingsConflict, UserError
+from fixformer.errors import SettingsConflict, UserError, shown
 
 Precision = Literal["float32", "bf16", "fp16"]
 NoDecay = Literal["norms_and_biases", "head_biases", "none"]
 Betas = Annotated[
     tuple[float, float], Expect("two values in [0, 1)", lambda betas: all(0 <= beta < 1 for beta in betas))
 ]
+Epochs = Annotated[int, int_between(1, 100_000)]  # far beyond any schedule; steps are counted epoch by epoch
 # torch knows other devices, on which these models fail in the middle of a run
 Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch)]
 
@@ -65,7 +67,7 @@ class OptimConfig(Settings):
 class Stage(Settings):
     """A part of the run with its own clip size; small clips first make training faster."""
 
-    epochs: PositiveInt
+    epochs: Epochs
     frames: PositiveInt
     size: PositiveInt
     batch_size: PositiveInt | None = None
@@ -75,9 +77,12 @@ class Stage(Settings):
         """FRAMESxSIZE:EPOCHS[@BATCH], such as 8x48:20 or 16x64:10@8."""
         match = re.fullmatch(r"{0}x{0}:{0}(?:@{0})?".format(r"(\d{1,9})"), text)  # Python does not read endless numbers
         if match is None:
-            raise UserError(f"stages={text!r}: expected FRAMESxSIZE:EPOCHS[@BATCH],..., such as 8x48:20,16x64:10.")
+            raise UserError(f"stages={shown(text)}: expected FRAMESxSIZE:EPOCHS[@BATCH],..., such as 8x48:20,16x64:10.")
         frames, size, epochs, batch = match.groups()
         return cls(int(epochs), int(frames), int(size), int(batch) if batch else None)
+
+
+Stages = Annotated[tuple[Stage, ...], Expect("a list of at most 100 stages", lambda stages: len(stages) <= 100)]
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,8 @@ class TrainConfig(Settings):
     init: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     clip: ClipSpec = field(default_factory=ClipSpec)
-    epochs: PositiveInt = 30
-    stages: tuple[Stage, ...] = ()
+    epochs: Epochs = 30
+    stages: Stages = ()
     batch_size: PositiveInt = 16
     micro_batch: PositiveInt | None = None
     smoothing: Rate = 0.0
