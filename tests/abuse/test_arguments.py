@@ -244,10 +244,30 @@ def test_streams_that_are_closed() -> None:
         assert (done.returncode, done.stderr) == (0, ""), redirection
 
 
+def test_a_reader_that_has_seen_enough() -> None:
+    """Also in the middle of the results, not only at their end."""
+    code = (
+        "from fixformer.cli import app\n"
+        "def talk(words):\n    while True: print('x' * 99)\n"
+        "app.commands.run = talk; app.main()"
+    )
+    command = f'{{ {sys.executable} -c "{code}"; echo $? >status; }} | head -1'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.stderr, Path("status").read_text()) == ("", "0\n")
+
+
+def test_an_error_is_told_although_nobody_reads_the_results() -> None:
+    command = f"{{ {sys.executable} -m fixformer models zzz; echo $? >status; }} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert "zzz" in done.stderr
+    assert Path("status").read_text() == "1\n"
+
+
 @pytest.mark.parametrize(
     ("error", "status", "part"),
     [
         (OSError(28, "No space left on device", "runs/x"), 1, "runs/x"),
+        (BrokenPipeError(32, "Broken pipe"), 1, "Broken pipe"),  # of another pipe than stdout
         (MemoryError(), 1, "out of memory"),
         (RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), 1, "worker"),
         (RecursionError("maximum recursion depth exceeded"), 1, "nested"),

@@ -7,12 +7,13 @@ says where to send it, and status 1.
 """
 
 import os
+import select
 import sys
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
-from io import TextIOWrapper
+from contextlib import nullcontext, suppress
+from io import TextIOWrapper, UnsupportedOperation
 from types import TracebackType
 from typing import Annotated, Literal
 
@@ -297,15 +298,6 @@ def _prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
 
 
-def _flush_output() -> None:
-    """Write what is left of the results while `main` can still explain a full disk or a closed pipe."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails again when it ends
-        raise
-
-
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """What Python does with an error that nobody caught: here it is one that we did not think of."""
     sys.__excepthook__(kind, error, trace)
@@ -318,30 +310,59 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.excepthook = _report_bug
     _prepare_streams()
     words = list(sys.argv[1:] if args is None else args)
-    shows_traceback = "--traceback" in before_files(words)
-    if shows_traceback:
-        words.remove("--traceback")
+    own = before_files(words)
+    kept = [word for word in own if word != "--traceback"]
+    status = _attempt([*kept, *words[len(own) :]], shows_traceback=len(kept) < len(own))
+    problem = _flush_output()
+    if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):
+        _print_error(explain(problem))
+        status = status or 1
+    if status:
+        raise SystemExit(status)
+
+
+def _attempt(words: list[str], shows_traceback: bool) -> int:
+    """Run a command; print its error, if it has one a user can do something about, and return the exit status."""
     try:
-        try:
-            _run(words)
-        finally:
-            _flush_output()
-    except BrokenPipeError:
-        raise SystemExit(0) from None  # the reader of the results has seen enough, as in `fixformer models | head`
+        _run(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
     except Interrupted as interrupted:  # raised by all processes at the same step
         if _is_main():
             _print_error(interrupted)
-        raise SystemExit(interrupted.status) from None
+        return interrupted.status
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        return 130
     except (UserError, OSError, MemoryError, OverflowError, RuntimeError) as error:
         sentence = explain(error)
         if sentence is None:
             raise
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            return 0  # the reader of the results has seen enough, as in `fixformer models | head`
         if shows_traceback:
             traceback.print_exception(error)
         _print_error_once(sentence)
-        raise SystemExit(2 if isinstance(error, UsageError) else 1) from None
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
+
+
+def _reader_is_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more; there are other pipes, which must not break silently."""
+    with suppress(UnsupportedOperation):  # stdout is no file
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), 0)
+        return any(flags & (select.POLLERR | select.POLLHUP) for _, flags in watch.poll(0))
+    return False
+
+
+def _flush_output() -> OSError | None:
+    """Write what is left of the results, or return why that is not possible; then nothing more is written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails again when it ends
+        return error
+    return None
 
 
 def _run(words: list[str]) -> None:

@@ -126,14 +126,14 @@ class Command:
                     _add_once(given, one.name, loose[:take])
                     loose = loose[take:]
                 elif one.is_required and one.name not in given:
-                    raise UsageError(f"{one.value_name} is missing: {self._hint()}.")
+                    raise UsageError(f"{one.value_name} is missing: {self.usage}.")
             arguments = {name: self.named[name].read(texts) for name, texts in given.items()}
         except UserError as error:
             raise UsageError(str(error)) from None
         if self.settings:
             arguments[self.settings.name] = (*loose, *settings)
         elif loose:
-            raise UsageError(f"unexpected {loose[0]!r}: {self._hint()}.")
+            raise UsageError(f"unexpected {loose[0]!r}: {self.usage}.")
         return arguments
 
     def _sort(self, words: Iterable[str]) -> tuple[dict[str, list[str]], list[str], list[str]]:
@@ -179,7 +179,7 @@ class Command:
         while rest and not rest[0].startswith("--") and (not texts or (one and one.is_list)):
             texts.append(rest.popleft())
         if not texts:
-            raise UsageError(f"{flag} needs a value: {self._hint()}.")
+            raise UsageError(f"{flag} needs a value: {self.usage}.")
         return name, texts
 
     def _setting_names(self) -> set[str]:
@@ -192,7 +192,8 @@ class Command:
         names = (*self.named, *self._setting_names())
         return UnknownName(f"option of fixformer {self.name}", flag, (f"--{name.replace('_', '-')}" for name in names))
 
-    def _hint(self) -> str:
+    @property
+    def usage(self) -> str:
         return f"fixformer {self.name} {' '.join(one.usage for one in self.parameters if not one.is_option)}".rstrip()
 
     def help(self) -> str:
@@ -201,7 +202,7 @@ class Command:
         options = [one for one in self.parameters if one.is_option]
         rows = [(one.usage, _with_default(one)) for one in options]
         rows += [("--help", "show this text."), ("--traceback", "show where in the program an error came from.")]
-        parts = [f"usage: {self._hint()} [OPTIONS]", fill(self.about)]
+        parts = [f"usage: {self.usage} [OPTIONS]", fill(self.about)]
         if positional:
             parts.append(two_columns([(one.value_name, _with_default(one)) for one in positional]))
         return "\n\n".join([*parts, f"options:\n{two_columns(rows)}"])
