@@ -65,6 +65,14 @@ def pool_without_workers() -> None:
     raise BrokenProcessPool("A process in the process pool was terminated abruptly")
 
 
+def peer_without_life() -> None:
+    raise RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:29500")
+
+
+def library_without_memory() -> None:
+    raise ImportError("libtorch.so: failed to map segment from shared object", name="torch._C")
+
+
 class Failing(Dataset[int]):
     """Fails in the worker of a data loader."""
 
@@ -92,10 +100,12 @@ class Failing(Dataset[int]):
         (no_such_file, ["no/such/file", "No such file", "check the path"]),
         (no_space, ["some/file", "No space left", "free some space"]),
         (pool_without_workers, ["worker", "killed"]),
+        (peer_without_life, ["another process"]),
+        (library_without_memory, ["libtorch.so", "again"]),
     ],
 )
 def test_a_failure_of_the_machine_is_explained(function: object, words: list[str]) -> None:
-    with pytest.raises((OSError, MemoryError, OverflowError, RuntimeError)) as raised:
+    with pytest.raises((OSError, MemoryError, OverflowError, ImportError, RuntimeError)) as raised:
         function()  # type: ignore[operator]
     sentence = explain(raised.value)
     assert sentence is not None
@@ -127,4 +137,5 @@ def test_a_failure_in_a_worker_of_a_loader_is_explained(how: str, words: list[st
 def test_any_other_error_is_a_bug() -> None:
     assert explain(RuntimeError("shapes do not match")) is None
     assert explain(TypeError("no")) is None
+    assert explain(ImportError("cannot import name", name="fixformer.cli")) is None
     assert explain(UserError("what, which value")) == "what, which value"

@@ -3,7 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor
 from difflib import get_close_matches
 from typing import Any
 
@@ -106,6 +106,8 @@ _NO_MEMORY = (
     *("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow"),
     "MemoryError",
 )
+# How gloo says that another process of the run, which prints its own error, has ended.
+_NO_PEER = ("onnection closed by peer", "onnection reset by peer", "onnection refused")
 _AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
 
 
@@ -118,18 +120,22 @@ def explain(error: BaseException) -> str | None:
         return str(error)
     # an error of a data loader's worker has the worker's traceback in its text: the last line says what it was
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    if isinstance(error, BrokenProcessPool) or lines[0].startswith("DataLoader worker (pid"):
+    if isinstance(error, BrokenExecutor) or lines[0].startswith("DataLoader worker (pid"):
         reason, remedy = "a worker process was killed, perhaps for want of memory", "use fewer workers or smaller clips"
     elif isinstance(error, MemoryError) or any(words in line for line in lines for words in _NO_MEMORY):
         asked = _AMOUNT.search(str(error))
         reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
         remedy = _REMEDIES[errno.ENOMEM]
+    elif isinstance(error, RuntimeError) and any(words in line for line in lines for words in _NO_PEER):
+        reason, remedy = "another process of this run has ended", "see its error"
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         reason = f"{where}{error.strerror or lines[-1].strip()}"
         remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk it is on")
     elif isinstance(error, RecursionError):
         reason, remedy = "the input is nested too deeply", "expected a file that fixformer has written"
+    elif isinstance(error, ImportError) and not (error.name or "").startswith("fixformer"):
+        reason, remedy = f"a library cannot be loaded ({lines[-1].strip()})", "install fixformer again"
     elif isinstance(error, OverflowError):
         reason, remedy = f"a number is too large ({lines[-1].strip()})", "use a smaller one"
     else:

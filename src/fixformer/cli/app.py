@@ -333,7 +333,7 @@ def _attempt(words: list[str], shows_traceback: bool) -> int:
         return interrupted.status
     except KeyboardInterrupt:
         return 130
-    except (UserError, OSError, MemoryError, OverflowError, RuntimeError) as error:
+    except (UserError, OSError, MemoryError, OverflowError, ImportError, RuntimeError) as error:
         sentence = explain(error)
         if sentence is None:
             raise
