@@ -60,7 +60,7 @@ def run(program: Path, *args: str, cwd: Path) -> str:
 
 def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
-    assert "fixformer/py.typed" in names
+    assert {"fixformer/py.typed", "fixformer/models/model_table.json"} <= set(names)
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"fixformer"}
     sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == sources

@@ -1,8 +1,13 @@
 """Errors that a user can fix. The command line prints these as one sentence, without a traceback."""
 
+import errno
+import re
 from collections.abc import Iterable
+from concurrent.futures import BrokenExecutor
 from difflib import get_close_matches
 from typing import Any
+
+LONGEST = 200  # characters of a value in an error; a file may hold any number of them
 
 
 class Portable(Exception):
@@ -22,14 +27,28 @@ class UserError(Portable, ValueError):
     """Something the user can fix; the message says what, which value, and what to try."""
 
 
+class UsageError(UserError):
+    """Words of a command line that no command takes."""
+
+
 class UnknownName(UserError):
     """A name that does not exist; the message offers the nearest valid ones."""
 
     def __init__(self, kind: str, name: object, valid: Iterable[str]) -> None:
-        names = sorted(set(valid))
-        near = get_close_matches(str(name), names, n=3, cutoff=0.5)
-        offer = f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(names)}."
-        super().__init__(f"unknown {kind} {name!r}; {offer}")
+        super().__init__(f"unknown {kind} {shown(name)}; {suggestion(name, valid)}")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: its beginning, if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def suggestion(name: object, valid: Iterable[str]) -> str:
+    """The valid names that are nearest to a mistyped one, or all of them."""
+    names = sorted(set(valid))
+    near = get_close_matches(str(name)[:LONGEST], names, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"valid: {', '.join(names)}."
 
 
 class SettingsConflict(UserError):
@@ -61,3 +80,64 @@ class Interrupted(Portable):
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
         self.status = 128 + number
+
+
+# What to try, by the number of an operating system's error.
+_REMEDIES = {
+    errno.ENOSPC: "free some space on the disk or choose another",
+    errno.EDQUOT: "free some space on the disk or choose another",
+    errno.EACCES: "check its permissions or choose another place",
+    errno.EPERM: "check its permissions or choose another place",
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EISDIR: "give a file",
+    errno.EEXIST: "choose another name",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "remove the loop of links",
+    errno.EMFILE: "use fewer workers or raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "use fewer workers or close other programs",
+    errno.EAGAIN: "use fewer workers or raise the limit of processes (ulimit -u)",
+    errno.ENOMEM: "use smaller clips, smaller batches or fewer workers",
+}
+# How torch says that a tensor does not fit this memory, or any: it has no type of its own for this. The last one is in
+# the text of a data loader's RuntimeError.
+_NO_MEMORY = (
+    *("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow"),
+    "MemoryError",
+)
+# How gloo says that another process of the run, which prints its own error, has ended.
+_NO_PEER = ("onnection closed by peer", "onnection reset by peer", "onnection refused")
+_AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
+
+
+def explain(error: BaseException) -> str | None:
+    """One sentence for what a user can do something about: a `UserError`, or a failure of disk, memory or a process.
+
+    None for any other error, which is a bug.
+    """
+    if isinstance(error, UserError):
+        return str(error)
+    # an error of a data loader's worker has the worker's traceback in its text: the last line says what it was
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, BrokenExecutor) or lines[0].startswith("DataLoader worker (pid"):
+        reason, remedy = "a worker process was killed, perhaps for want of memory", "use fewer workers or smaller clips"
+    elif isinstance(error, MemoryError) or any(words in line for line in lines for words in _NO_MEMORY):
+        asked = _AMOUNT.search(str(error))
+        reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
+        remedy = _REMEDIES[errno.ENOMEM]
+    elif isinstance(error, RuntimeError) and any(words in line for line in lines for words in _NO_PEER):
+        reason, remedy = "another process of this run has ended", "see its error"
+    elif isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        reason = f"{where}{error.strerror or lines[-1].strip()}"
+        remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk it is on")
+    elif isinstance(error, RecursionError):
+        reason, remedy = "the input is nested too deeply", "expected a file that fixformer has written"
+    elif isinstance(error, ImportError) and not (error.name or "").startswith("fixformer"):
+        reason, remedy = f"a library cannot be loaded ({lines[-1].strip()})", "install fixformer again"
+    elif isinstance(error, OverflowError):
+        reason, remedy = f"a number is too large ({lines[-1].strip()})", "use a smaller one"
+    else:
+        return None
+    return f"{reason}; {remedy}."

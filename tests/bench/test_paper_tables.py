@@ -8,8 +8,9 @@ import pytest
 
 from fixformer.bench import paper_tables
 from fixformer.bench.paper_rows import TABLE_1, TABLE_2, TABLES
+from fixformer.cli.app import commands
 from fixformer.cli.print_bench import print_paper_tables
-from fixformer.errors import UnknownName
+from fixformer.errors import UsageError
 from fixformer.models.registry import list_models, list_settings
 
 # What the printed cost is of, where it is of the row's own model. The others have a note that says why not.
@@ -72,7 +73,7 @@ def test_everything_is_written(
     tables: dict[str, list[dict[str, Any]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    print_paper_tables("paper", out=tmp_path)
+    print_paper_tables(out=tmp_path)
     printed = capsys.readouterr().out
     assert printed.strip() == (tmp_path / "paper_tables.md").read_text().strip()
     assert "quoted from the paper" in printed
@@ -89,5 +90,5 @@ def test_markdown_has_a_line_per_row_and_bold_where_it_differs(tables: dict[str,
 
 
 def test_another_table_is_refused() -> None:
-    with pytest.raises(UnknownName, match="valid: paper"):
-        print_paper_tables("other")
+    with pytest.raises(UsageError, match=r"--table 'other'; valid: paper"):
+        commands["cost"].read(["--table", "other"])

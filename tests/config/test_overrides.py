@@ -53,6 +53,8 @@ def test_settings_of_the_data_alone() -> None:
     assert words_to_data_settings(words) == found
     with pytest.raises(UnknownName, match=r"lables.*labels"):
         words_to_data_settings(["lables=x"])
+    with pytest.raises(UnknownName, match=r"vews.*views"):
+        words_to_data_settings(["vews=2x3"])
     with pytest.raises(UserError, match=r"workers=2.*--workers 2"):
         words_to_data_settings(["workers=2"])
 
@@ -85,7 +87,7 @@ def test_another_model_keeps_the_settings_it_knows(config: TrainConfig) -> None:
         ({"fixaton": "none"}, UnknownName, ["fixation"]),
         ({"model": "fixformer_tny"}, UnknownName, ["fixformer_tiny"]),
         ({"epochs": "many"}, UserError, ["epochs='many'", "int"]),
-        ({"epochs": 0}, UserError, ["epochs=0", "at least 1"]),
+        ({"epochs": 0}, UserError, ["epochs=0", "from 1"]),
         ({"lr": -1.0}, UserError, ["lr=-1.0", "more than 0"]),
         ({"optimiser": "adam"}, UnknownName, ["adam", "adamw"]),
         ({"precision": "float16"}, UnknownName, ["float16"]),
@@ -95,7 +97,15 @@ def test_another_model_keeps_the_settings_it_knows(config: TrainConfig) -> None:
         ({"stages": "8x48"}, UserError, ["8x48", "FRAMESxSIZE:EPOCHS"]),
         ({"stages": "8x48:3", "epochs": 4}, SettingsConflict, ["3 epochs", "epochs=4"]),
         ({"epochs": 2, "stages": "", "warmup_epochs": 5}, SettingsConflict, ["warmup_epochs=5", "epochs=2"]),
-        ({"micro_batch": 1000}, SettingsConflict, ["micro_batch=1000"]),
+        ({"micro_batch": 1000}, SettingsConflict, ["micro_batch=1000", "lower"]),
+        ({"micro_batch": 0}, UserError, ["micro_batch=0", "at least 1"]),
+        ({"threads": 10**6}, UserError, ["threads=1000000", "1024"]),
+        ({"lr": 1e-3, "optim.lr": 1e-4}, SettingsConflict, ["optim.lr", "0.001", "0.0001"]),
+        ({"clip_norm": "inf"}, UserError, ["clip_norm=inf", "finite"]),
+        ({"stages": f"8x48:{'9' * 5000}"}, UserError, ["FRAMESxSIZE:EPOCHS"]),
+        ({"stages": "8x48:1," * 101}, UserError, ["at most 100"]),
+        ({"epochs": 10**15}, UserError, ["epochs=1000000000000000", "100000"]),
+        ({"model": ["fixformer_tiny"]}, UserError, ["model=['fixformer_tiny']", "text"]),
         ({"views": "2x2"}, UserError, ["'2x2'", "2x3"]),
         ({"jitter": "8,9"}, SettingsConflict, ["jitter", "size"]),
         ({"betas": "0.9"}, UserError, ["betas", "two values"]),
@@ -116,6 +126,12 @@ def test_mistakes(config: TrainConfig, settings: dict[str, Any], error: type[Use
 def test_a_word_without_a_value() -> None:
     with pytest.raises(UserError, match=r"'epochs'.*name=value"):
         words_to_settings(["epochs"])
+
+
+def test_a_setting_given_twice() -> None:
+    assert words_to_settings(["epochs=3", "epochs=3"]) == {"epochs": "3"}
+    with pytest.raises(SettingsConflict, match=r"epochs.*'3'.*'4'"):
+        words_to_settings(["epochs=3", "epochs=4"])
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -1,13 +1,14 @@
 """The schema: text and JSON to typed values, and one sentence for what does not fit."""
 
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
 from fixformer.config import DataConfig, OptimConfig, RunConfig, Stage, TrainConfig
 from fixformer.config.model import ModelConfig
-from fixformer.config.schema import PositiveInt, Rate, coerce, parse
+from fixformer.config.schema import Count, Expect, Positive, PositiveInt, PositiveInts, Rate, checked, coerce, parse
 from fixformer.errors import InputError, UnknownName
 from fixformer.models.registry import create_model, parse_settings
 
@@ -30,6 +31,10 @@ DATA = DataConfig(path="somewhere")
         ("4x32:3,8x48:2@8", tuple[Stage, ...], (Stage(3, 4, 32), Stage(2, 8, 48, 8))),
         ("7", str, "7"),
         ("many", int, "many"),
+        ("9" * 5000, int, "9" * 5000),
+        ("a/b", Path, Path("a/b")),
+        ("", Path, ""),
+        ("3", Annotated[PositiveInt, "FRAMES"], 3),
     ],
 )
 def test_text_is_read_as_the_type_of_its_setting(text: str, hint: Any, value: object) -> None:
@@ -47,6 +52,11 @@ def test_text_is_read_as_the_type_of_its_setting(text: str, hint: Any, value: ob
         (1.0, bool),
         (10**400, float),
         (np.zeros(2), PositiveInt),
+        (2**63, int),
+        (float("inf"), Positive),
+        ("a\0b", str),
+        ("a", Path),
+        (0, Annotated[int, "FRAMES", Expect("more than 0", lambda value: value > 0)]),
     ],
 )
 def test_a_value_of_another_kind_is_one_sentence(value: object, hint: Any) -> None:
@@ -94,3 +104,52 @@ def test_models_and_commands_read_settings_by_one_schema() -> None:
             refused("fixformer_tiny", ["depth=x"])
         with pytest.raises(UnknownName, match=r"setting of tsm_r50 'depth'"):
             refused("tsm_r50", ["depth=4"])
+
+
+@checked
+def measure(
+    path: str | Path,
+    sizes: PositiveInts = (8,),
+    *,
+    kind: Literal["a", "b"] = "a",
+    workers: Count | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """A function behind a command."""
+    return {"path": path, "sizes": sizes, "kind": kind, "workers": workers, **others}
+
+
+def test_arguments_are_checked_like_settings() -> None:
+    assert measure("x") == {"path": "x", "sizes": (8,), "kind": "a", "workers": None}
+    assert measure(Path("x"), [np.int64(3)], kind="b", workers=0, more=1) == {  # type: ignore[arg-type]
+        **{"path": Path("x"), "sizes": (3,), "kind": "b", "workers": 0, "more": 1}
+    }
+    assert measure.__name__ == "measure"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"sizes": []}, ["sizes=()", "one or more"]),
+        ({"sizes": [0]}, ["sizes=0", "at least 1"]),
+        ({"sizes": 3}, ["sizes=3"]),
+        ({"kind": "c"}, ["kind 'c'", "a, b"]),
+        ({"kind": ["a"]}, ["kind"]),
+        ({"workers": -1}, ["workers=-1", "at least 0"]),
+        ({"workers": 2.5}, ["workers=2.5"]),
+        ({"workers": "4"}, ["workers='4'"]),
+        ({"workers": True}, ["workers=True"]),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(arguments: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises((InputError, UnknownName)) as raised:
+        measure("x", **arguments)
+    assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_errors_show_the_beginning_of_long_values() -> None:
+    cases: list[tuple[object, Any]] = [("x" * 10**7, int), ("x" * 10**7, Literal["a"]), ([0] * 10**6, PositiveInt)]
+    for value, hint in cases:
+        with pytest.raises((InputError, UnknownName), match=r"\.\.\.") as raised:
+            coerce(value, hint, "setting")
+        assert len(str(raised.value)) < 400

@@ -9,7 +9,6 @@ q, k, v and of the parameters between the projections.
 import math
 import os
 import statistics
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ import numpy as np
 
 from fixformer.bench.attention_speed_worker import AttentionSpeedJob
 from fixformer.bench.process import measure_apart
-from fixformer.errors import UnknownName, UserError
+from fixformer.config.schema import NonNegative, PositiveInt, PositiveInts, Threads, checked
+from fixformer.errors import UnknownName
 from fixformer.runtime.machine import describe_machine
 from fixformer.runtime.progress import counting
 
@@ -41,20 +41,19 @@ HEADS, HEAD_DIM = 8, 64
 PASSES = {False: "forward", True: "forward+backward"}
 
 
+@checked
 def bench_attention(
-    kinds: Sequence[str] = tuple(KINDS),
-    sides: Sequence[int] = SIDES,
-    threads: int = 1,
-    rounds: int = 3,
-    seconds: float = 0.5,
+    kinds: tuple[str, ...] = tuple(KINDS),
+    sides: PositiveInts = SIDES,
+    threads: Threads = 1,
+    rounds: PositiveInt = 3,
+    seconds: NonNegative = 0.5,
 ) -> dict[str, Any]:
     """Every kind in turn, each turn in a process of its own, forward and forward+backward; best of all repeats."""
-    kinds = list(dict.fromkeys([TWIN, *kinds]))
+    kinds = tuple(dict.fromkeys([TWIN, *kinds]))
     for kind in kinds:
         if kind not in KINDS:
             raise UnknownName("attention", kind, KINDS)
-    if not sides or min(*sides, threads, rounds) < 1:
-        raise UserError(f"sides={sides}, threads={threads}, rounds={rounds}: all must be at least 1.")
     turns = [(kind, backward) for _ in range(rounds) for backward in PASSES for kind in kinds]
     machine, rates = describe_machine(threads), []
     measured: dict[tuple[str, bool, int], list[dict[str, Any]]] = {}

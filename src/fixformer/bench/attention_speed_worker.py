@@ -3,8 +3,6 @@
 Shapes: one frame of S x S = N tokens, h heads, E head width.
 """
 
-import json
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fixformer.bench.process import answer
 from fixformer.config import ModelConfig
 from fixformer.models.attention.module import Attention, build_attention
 from fixformer.runtime.machine import sgemm_gmacs
@@ -82,6 +81,7 @@ def _run(attention: Attention, qkv_BTHWD: Tensor, backward: bool) -> None:
 
 
 if __name__ == "__main__":
-    job = AttentionSpeedJob(**json.loads(sys.argv[1]))
-    rows = [asdict(measured) for measured in measure(job)]
-    print(json.dumps({"rows": rows, "sgemm_gmacs": sgemm_gmacs()}))
+    answer(
+        AttentionSpeedJob,
+        lambda job: {"rows": [asdict(measured) for measured in measure(job)], "sgemm_gmacs": sgemm_gmacs()},
+    )

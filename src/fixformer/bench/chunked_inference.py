@@ -3,14 +3,18 @@
 import os
 import re
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import torch
 
 from fixformer.bench.model_speed import LONG_MACS, measure_model
 from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
+from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
 from fixformer.models.cost import cost
+from fixformer.models.registry import create_model
+from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import describe_machine
 from fixformer.runtime.progress import counting
 
@@ -19,13 +23,13 @@ CASES = (
     *("fixformer_tiny:8x96", "fixformer_tiny:16x224"),
     *("fixformer_base:16x224", "fixformer_base:32x224", "fixformer_base:16x448", "fixformer_base:96x448"),
 )
+Cases = Annotated[tuple[str, ...], Expect("one or more of MODEL:FRAMESxSIZE", bool)]
 PATHS = {"plain": False, "chunked": True}
 
 
-def bench_chunked(cases: Sequence[str] = CASES, threads: int = 2, rounds: int = 3) -> dict[str, Any]:
+@checked
+def bench_chunked(cases: Cases = CASES, threads: Threads = 2, rounds: PositiveInt = 3) -> dict[str, Any]:
     """Every case in a process of its own, plain and chunked in turn; best and median of all repeats."""
-    if not cases or min(threads, rounds) < 1:
-        raise UserError(f"cases={cases}, threads={threads}, rounds={rounds}: expected a case and at least 1 of each.")
     clips = [_parse(case) for case in cases]
     is_long = {clip: cost(*clip).executed_macs > LONG_MACS for clip in clips}
     turns = [(clip, path) for _ in range(rounds) for clip in clips for path in PATHS]
@@ -44,9 +48,13 @@ def bench_chunked(cases: Sequence[str] = CASES, threads: int = 2, rounds: int = 
 
 
 def _parse(case: str) -> tuple[str, int, int]:
-    match = re.fullmatch(r"(\w+):(\d+)x(\d+)", case)
+    match = re.fullmatch(r"(\w+):(\d{1,9})x(\d{1,9})", case)
     if match is None:
-        raise UserError(f"expected MODEL:FRAMESxSIZE such as {CASES[0]}, got {case!r}.")
+        raise UserError(f"case {case!r}: expected MODEL:FRAMESxSIZE, such as {CASES[0]}.")
+    with torch.device("meta"):
+        model = create_model(match[1])
+    if not isinstance(model, VideoTransformer):
+        raise UserError(f"case {case!r}: {match[1]} cannot run in chunks; expected one of our own, such as {CASES[0]}.")
     return match[1], int(match[2]), int(match[3])
 
 

@@ -2,22 +2,21 @@
 
 import math
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
 from fixformer.bench.process import measure_apart
+from fixformer.config.schema import PositiveInt, PositiveInts, Threads, checked
 from fixformer.errors import UserError
 from fixformer.models.cost import Cost, cost
+from fixformer.models.registry import list_settings
 from fixformer.runtime.machine import describe_machine
 from fixformer.runtime.progress import counting
 
 # The twin keeps the backbone and has softmax attention alone: at 16x224 both cost 254 GFLOPs.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "ours": {},
-    "softmax": {"attention": "softmax", "fixation": "none", "association": "none"},
-}
+TWIN: dict[str, Any] = {"attention": "softmax", "fixation": "none", "association": "none"}
+VARIANTS: dict[str, dict[str, Any]] = {"ours": {}, "softmax": TWIN}
 # A pass of more multiply-accumulates takes over 7 seconds on 2 threads: long enough to run it once, without a warm-up.
 LONG_MACS = 0.7e12
 
@@ -31,16 +30,17 @@ class Case(NamedTuple):
     variant: str
 
 
+@checked
 def bench_model(
     name: str = "fixformer_base",
-    frames: Sequence[int] = (16, 32, 64, 96),
-    sizes: Sequence[int] = (224, 336, 448),
-    threads: int = 2,
-    rounds: int = 2,
+    frames: PositiveInts = (16, 32, 64, 96),
+    sizes: PositiveInts = (224, 336, 448),
+    threads: Threads = 2,
+    rounds: PositiveInt = 2,
 ) -> dict[str, Any]:
     """Forward at every size, forward and backward at the first; ours and twin in turn, each in its own process."""
-    if not frames or not sizes or min(*frames, *sizes, rounds, threads) < 1:
-        raise UserError(f"frames={frames}, sizes={sizes}, rounds={rounds}, threads={threads}: all must be at least 1.")
+    if not TWIN.keys() <= set(list_settings(name)):
+        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
     grid = [(count, size, False) for size in sizes for count in frames] + [(frames[0], sizes[0], True)]
     cases = [Case(*point, variant) for point in grid for variant in VARIANTS]
     costs = {case: cost(name, case.frames, case.size, **VARIANTS[case.variant]) for case in cases}

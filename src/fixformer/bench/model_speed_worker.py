@@ -1,7 +1,5 @@
 """One measurement in a process of its own (`python -m THIS`), so that its peak memory is its own."""
 
-import json
-import sys
 import time
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -9,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fixformer.bench.process import answer
 from fixformer.models import cpu_inference
 from fixformer.models.registry import create_model
 from fixformer.models.video_transformer import VideoTransformer
@@ -75,4 +74,4 @@ def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure(ModelSpeedJob(**json.loads(sys.argv[1]))))))
+    answer(ModelSpeedJob, lambda job: asdict(measure(job)))

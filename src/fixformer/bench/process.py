@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fixformer.errors import UserError
+from fixformer.errors import UserError, explain
 from fixformer.runtime.parent import kill_with_parent
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+Job = TypeVar("Job")
 
 
 def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str, Any]:
@@ -24,6 +27,18 @@ def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str,
         preexec_fn=kill_with_parent,
     )
     if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}, out of memory?"]
-        raise UserError(f"{what} could not be measured: {reason[0]}")
+        killed = "its process was killed, perhaps for want of memory; use smaller clips."
+        reason = killed if done.returncode < 0 else done.stderr.strip().splitlines()[-1]
+        raise UserError(f"{what} could not be measured: {reason}")
     return json.loads(done.stdout)
+
+
+def answer(job: Callable[..., Job], measure: Callable[[Job], dict[str, Any]]) -> None:
+    """The main program of such a process: print the measurement as JSON, or the error in one sentence."""
+    try:
+        print(json.dumps(measure(job(**json.loads(sys.argv[1])))))
+    except (UserError, OSError, MemoryError, OverflowError, RuntimeError) as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        sys.exit(sentence)

@@ -4,7 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch
 from fixformer.bench.other_readers import ReadClip, available_readers
 from fixformer.bench.reading_memory import memory_slope
 from fixformer.bench.sample_videos import make_clips
+from fixformer.config.schema import Expect, NonNegative, PositiveInt, checked
 from fixformer.data.loading.datasets import TrainBatch
 from fixformer.data.video import open_video
 from fixformer.runtime.machine import describe_machine
@@ -23,6 +24,8 @@ STRIDE = 4
 TARGET = 0.95
 LOADER_TARGET = 1.7
 
+# A slope needs two points.
+Decodes = Annotated[int, Expect("0, or an int of at least 2", lambda value: value == 0 or value >= 2)]
 Pick = Callable[[int, str], list[int]]
 
 
@@ -41,12 +44,13 @@ def dense(frames: int, path: str) -> list[int]:
 TASKS: dict[str, Pick] = {"uniform 16": uniform, f"dense 16 x {STRIDE}": dense}
 
 
+@checked
 def bench_data(
-    videos: list[str] | None = None,
+    videos: tuple[str, ...] | None = None,
     *,
-    rounds: int = 5,
-    decodes: int = 20_000,
-    loader_seconds: float = 20.0,
+    rounds: PositiveInt = 5,
+    decodes: Decodes = 20_000,
+    loader_seconds: NonNegative = 20.0,
 ) -> dict[str, Any]:
     """Measure reading, loading and memory.
 
@@ -58,7 +62,7 @@ def bench_data(
     """
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        paths = videos or make_clips(Path(folder))
+        paths = list(videos or make_clips(Path(folder)))
         result: dict[str, Any] = {"machine": describe_machine(threads=1), "videos": [Path(p).name for p in paths]}
         readers, result["absent"] = available_readers()
         result["reading"] = {name: compare(paths, pick, readers, rounds) for name, pick in TASKS.items()}

@@ -3,8 +3,6 @@
 Each case runs in a process of its own (`python -m THIS JOB`), so that its peak memory is its own.
 """
 
-import json
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -13,11 +11,20 @@ from typing import Any
 
 import torch
 
-from fixformer.bench.process import measure_apart
+from fixformer.bench.process import answer, measure_apart
+from fixformer.config.schema import PositiveInt, Threads, checked
 from fixformer.errors import UserError
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
 
+ONE_EPOCH: dict[str, Any] = {
+    "epochs": 1,
+    "stages": "",
+    "warmup_epochs": 0,
+    "eval.every": 0,
+    "views": "1x1",
+    "cache": "auto",
+}
 ROWS_SKIPPED = 1  # the first row of a log includes the start of the workers
 
 
@@ -44,18 +51,17 @@ class TrainingStep:
     sgemm_gmacs: float
 
 
+@checked
 def bench_train(
     name: str = "fixformer_base",
     *,
-    frames: int = 16,
-    size: int = 224,
-    batch: int = 1,
-    threads: int = 2,
-    repeats: int = 1,
+    frames: PositiveInt = 16,
+    size: PositiveInt = 224,
+    batch: PositiveInt = 1,
+    threads: Threads = 2,
+    repeats: PositiveInt = 1,
 ) -> dict[str, Any]:
     """A whole step (forward, backward, SGD), activations kept and recomputed."""
-    if min(frames, size, batch, threads, repeats) < 1:
-        raise UserError(f"frames={frames}, size={size}, batch={batch}, threads={threads}: all must be at least 1.")
     machine = describe_machine(threads)
     rows = []
     for checkpointing in (False, True):
@@ -88,14 +94,21 @@ def measure(job: TrainingStepJob) -> TrainingStep:
     return TrainingStep(seconds[1:], before, peak_memory(video_BCTHW.device), sgemm_gmacs(0.5))
 
 
+def check_data(recipe: str, data: str | Path) -> None:
+    """Raise a `UserError` if `bench_data_wait` cannot train on this."""
+    from fixformer.training.run import load_checked_index, resolve_config
+
+    load_checked_index(resolve_config(recipe, data=data, **ONE_EPOCH))
+
+
 def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str, Any]:
     """The share of its time that a run of one epoch waits for data, with the cache filled."""
     from fixformer.training.log import read_log
-    from fixformer.training.run import train
+    from fixformer.training.run import resolve_config, train
 
-    once = {"epochs": 1, "stages": "", "warmup_epochs": 0, "eval.every": 0, "views": "1x1", "cache": "auto"}
+    config = resolve_config(recipe, data=data, **ONE_EPOCH)
     with tempfile.TemporaryDirectory() as folder:
-        result = train(recipe, data=data, output=Path(folder) / "run", **{**once, **overrides})
+        result = train(config, output=Path(folder) / "run", **overrides)
         rows = [row for row in read_log(result.output / "log.jsonl") if row["kind"] == "step"][ROWS_SKIPPED:]
     if not rows:
         raise UserError(f"{data} is too small to measure: one epoch has {result.steps} steps; lower batch_size.")
@@ -109,4 +122,4 @@ def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure(TrainingStepJob(**json.loads(sys.argv[1]))))))
+    answer(TrainingStepJob, lambda job: asdict(measure(job)))

@@ -1,35 +1,57 @@
 """The command line: one command per public function, without logic of its own.
 
 Results go to stdout (`--json` makes them machine-readable), progress and messages to stderr.
-Exit status: 0 success, 1 user error, 2 bad usage, 130 on Ctrl-C.
+Exit status: 0 success, 1 user error, 2 bad usage, 130 on Ctrl-C. An error is one sentence; `--traceback` shows where in
+the program it came from. What is no user's error and no failure of the machine is a bug: a traceback, then a line that
+says where to send it, and status 1.
 """
 
 import os
+import select
 import sys
 import time
+import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
-from io import TextIOWrapper
-from itertools import islice
+from contextlib import nullcontext, suppress
+from io import TextIOWrapper, UnsupportedOperation
+from types import TracebackType
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
-from tyro.extras import SubcommandApp
+from fixformer import __version__
+from fixformer.cli import bench_verbs, data_verbs
+from fixformer.cli.arguments import (
+    Checkpoint,
+    DataSet,
+    DataSettings,
+    Device,
+    Directory,
+    Model,
+    ModelOverrides,
+    NewDirectory,
+    Number,
+    Pixels,
+    RunSettings,
+    Videos,
+    Views,
+)
+from fixformer.cli.commands import Commands, before_files
+from fixformer.errors import Interrupted, SettingsConflict, UsageError, UserError, explain
 
-from fixformer.cli.arguments import Checkpoint, Number, PathOption, SettingWords, Text
-from fixformer.cli.bench_verbs import bench
-from fixformer.cli.data_verbs import check, prepare
-from fixformer.errors import Interrupted, UserError
+commands = Commands(
+    "Video classification whose cost grows linearly with the length and resolution of the video.",
+    groups={"bench": "Measure speed and memory on this machine."},
+)
 
-app = SubcommandApp()
+# Also in pyproject.toml, where the page of a package index shows it.
+ISSUES = "https://github.com/fixformer/fixformer/issues"
 
 # How long a process other than the main one waits to be terminated before it prints its error. The main process may
 # be slower by some seconds to start and to meet the same error.
 ERROR_DELAY = 10.0
 
 
-@app.command
-def models(pattern: Positional[Annotated[str, arg(metavar="[PATTERN]")]] = "*", *, json: bool = False) -> None:
+@commands.add("models")
+def models(pattern: Annotated[str, "PATTERN"] = "*", *, json: bool = False) -> None:
     """List the models with their numbers of parameters.
 
     Args:
@@ -41,15 +63,15 @@ def models(pattern: Positional[Annotated[str, arg(metavar="[PATTERN]")]] = "*", 
     print_models(pattern, as_json=json)
 
 
-@app.command
+@commands.add("cost")
 def cost(
-    name: Positional[Annotated[str, arg(metavar="[MODEL]")]] = "fixformer_base",
-    settings: SettingWords = (),
+    name: Model = "fixformer_base",
+    settings: ModelOverrides = (),
     *,
-    frames: Number = None,
-    size: Number = None,
-    table: Text = None,
-    out: PathOption = None,
+    frames: Number | None = None,
+    size: Pixels | None = None,
+    table: Literal["paper"] | None = None,
+    out: Directory | None = None,
     json: bool = False,
 ) -> None:
     """Show parameters, GFLOPs and activation memory of a model, part by part.
@@ -59,15 +81,17 @@ def cost(
         settings: settings of the model as name=value, such as fixation=none attention=softmax.
         frames: frames per clip; by default the model's.
         size: height and width in pixels; by default the model's.
-        table: "paper" recomputes Tables 1 and 2 of the paper instead.
+        table: recompute Tables 1 and 2 of the paper instead.
         out: directory for the tables and the figure of --table.
         json: print JSON.
     """
     if table:
         from fixformer.cli.print_bench import print_paper_tables
 
-        print_paper_tables(table, out, as_json=json)
+        print_paper_tables(out, as_json=json)
         return
+    if out:
+        raise SettingsConflict(f"--out {out} is for the tables of --table paper; give both or neither.")
     from fixformer.cli.printing import print_cost
     from fixformer.models.cost import cost as cost_of
     from fixformer.models.registry import parse_settings
@@ -75,18 +99,18 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(name, settings)), as_json=json)
 
 
-app.command(check)
-app.command(prepare)
+commands.add("check")(data_verbs.check)
+commands.add("prepare")(data_verbs.prepare)
 
 
-@app.command
+@commands.add("train")
 def train(
-    recipe: Positional[Annotated[str, arg(metavar="[RECIPE]")]] = "folder",
-    settings: SettingWords = (),
+    recipe: Annotated[str, "RECIPE"] = "folder",
+    settings: RunSettings = (),
     *,
-    data: Text = None,
-    output: Text = None,
-    init: Text = None,
+    data: DataSet | None = None,
+    output: NewDirectory | None = None,
+    init: Checkpoint | None = None,
     resume: bool = False,
     fork: bool = False,
     shard: bool = False,
@@ -96,9 +120,9 @@ def train(
     """Train a model with a recipe and evaluate it.
 
     Args:
-        recipe: a recipe, see `fixformer recipes`, or a directory of class folders.
+        recipe: a recipe, see `fixformer recipes`, or a data set in any layout that `fixformer check` accepts.
         settings: settings of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
-        data: directory or annotation file.
+        data: the data set, a directory or an annotation file.
         output: directory of the run; by default runs/RECIPE.
         init: checkpoint or weight file with initial weights.
         resume: continue from the newest checkpoint in the output directory.
@@ -120,8 +144,8 @@ def train(
     _print_once(result.to_json() if json else result.evaluation)
 
 
-@app.command
-def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavior_hint="")]] = "") -> None:
+@commands.add("recipes")
+def recipes(name: Annotated[str, "RECIPE"] = "") -> None:
     """List the recipes of `train`, or describe one: its cost, its expected accuracy and its command.
 
     Args:
@@ -137,19 +161,19 @@ def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavio
         print(f"{known:16}{summary}")
 
 
-@app.command(name="eval")
+@commands.add("eval")
 def evaluate(
     checkpoint: Checkpoint,
-    settings: SettingWords = (),
+    settings: DataSettings = (),
     *,
-    data: Text = None,
-    views: Text = None,
-    aggregate: Annotated[Literal["logits", "probabilities"] | None, arg(help_behavior_hint="")] = None,
-    split: Text = None,
-    output: Text = None,
-    batch_size: Number = None,
-    workers: Number = None,
-    device: str = "auto",
+    data: DataSet | None = None,
+    views: Views | None = None,
+    aggregate: Literal["logits", "probabilities"] | None = None,
+    split: Annotated[str, "SPLIT"] | None = None,
+    output: NewDirectory | None = None,
+    batch_size: Number | None = None,
+    workers: Number | None = None,
+    device: Device = "auto",
     json: bool = False,
 ) -> None:
     """Evaluate a checkpoint on a data set; the accuracy is printed with its protocol.
@@ -158,13 +182,13 @@ def evaluate(
         checkpoint: a checkpoint, or the directory of a run.
         settings: settings of the data as name=value, such as labels=names.txt kind=csv recording_set=1.
         data: directory or annotation file; by default the data of the run.
-        views: CLIPSxCROPS, such as 2x3; by default the recipe's.
+        views: views of each video, such as 2x3; by default the recipe's.
         aggregate: sum the logits of the views or average their probabilities; by default the recipe's.
         split: by default validation if it has labels, otherwise test.
         output: directory for evaluation.json, predictions.jsonl, charts and report.html.
         batch_size: videos per batch; by default the recipe's.
         workers: decoding processes; by default the recipe's.
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda or cuda:NUMBER.
         json: print JSON.
     """
     from fixformer.config.overrides import words_to_data_settings
@@ -189,14 +213,14 @@ def evaluate(
     _print_once(result.to_json() if json else result)
 
 
-@app.command
+@commands.add("predict")
 def predict(
     checkpoint: Checkpoint,
-    files: Positional[Annotated[tuple[str, ...], arg(metavar="VIDEO [VIDEO ...]")]],
+    files: Videos,
     *,
-    views: Text = None,
-    top_k: int = 5,
-    device: str = "auto",
+    views: Views | None = None,
+    top_k: Number = 5,
+    device: Device = "auto",
     json: bool = False,
 ) -> None:
     """Classify videos with a checkpoint; exit status 1 if one cannot be read.
@@ -204,9 +228,9 @@ def predict(
     Args:
         checkpoint: a checkpoint, or the directory of a run.
         files: video files.
-        views: CLIPSxCROPS, such as 2x3; by default the recipe's.
+        views: views of each video, such as 2x3; by default the recipe's.
         top_k: number of classes to show.
-        device: auto, cpu or cuda.
+        device: auto, cpu, cuda or cuda:NUMBER.
         json: print JSON.
     """
     from fixformer.cli.printing import print_prediction
@@ -230,7 +254,11 @@ def predict(
         raise SystemExit(1)
 
 
-app.command(bench, name="bench", help="Measure speed and memory on this machine.")
+commands.add("bench model")(bench_verbs.bench_model)
+commands.add("bench attention")(bench_verbs.bench_attention)
+commands.add("bench chunked")(bench_verbs.bench_chunked)
+commands.add("bench data")(bench_verbs.bench_data)
+commands.add("bench train")(bench_verbs.bench_train)
 
 
 def _is_main() -> bool:
@@ -250,7 +278,7 @@ def _print_error(message: object) -> None:
     print(f"fixformer: {message}", file=sys.stderr, flush=True)
 
 
-def _print_user_error(error: UserError) -> None:
+def _print_error_once(error: object) -> None:
     """Print an error once, although under torchrun every process may meet it.
 
     When the main process prints its error and exits, torchrun terminates the others. So the others wait for that, and
@@ -262,46 +290,87 @@ def _print_user_error(error: UserError) -> None:
     _print_error(error)
 
 
-def _settings_first(words: list[str]) -> list[str]:
-    """Move the name=value settings of `train` and `eval` before the options, where the parser expects them."""
-    command = {"train": train, "eval": evaluate}.get(words[0] if words else "")
-    if command is None:
-        return words
-    switches = {f"--{name.replace('_', '-')}" for name, kind in command.__annotations__.items() if kind is bool}
-    positional, options = [words[0]], []
-    rest = iter(words[1:])
-    for word in rest:
-        if not word.startswith("-"):
-            positional.append(word)
-            continue
-        options.append(word)
-        if word.startswith("--") and "=" not in word and word not in switches and not word.startswith("--no-"):
-            options += islice(rest, 1)
-    return positional + options
+def _prepare_streams() -> None:
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller, as in `fixformer models >&-`
+            setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115 (until the program ends)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
+
+
+def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What Python does with an error that nobody caught: here it is one that we did not think of."""
+    sys.__excepthook__(kind, error, trace)
+    _print_error(f"this is a bug in fixformer {__version__}; please send the lines above to {ISSUES}.")
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `fixformer` command."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not encode names of files and classes
+    if args is None:
+        sys.excepthook = _report_bug
+    _prepare_streams()
+    words = list(sys.argv[1:] if args is None else args)
+    own = before_files(words)
+    kept = [word for word in own if word != "--traceback"]
+    status = _attempt([*kept, *words[len(own) :]], shows_traceback=len(kept) < len(own))
+    problem = _flush_output()
+    if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):
+        _print_error(explain(problem))
+        status = status or 1
+    if status:
+        raise SystemExit(status)
+
+
+def _attempt(words: list[str], shows_traceback: bool) -> int:
+    """Run a command; print its error, if it has one a user can do something about, and return the exit status."""
     try:
-        words = _settings_first(list(sys.argv[1:] if args is None else args))
-        app.cli(prog="fixformer", description=_DESCRIPTION, args=words)
-    except UserError as error:
-        _print_user_error(error)
-        raise SystemExit(1) from None
+        _run(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
     except Interrupted as interrupted:  # raised by all processes at the same step
         if _is_main():
             _print_error(interrupted)
-        raise SystemExit(interrupted.status) from None
-    except BrokenPipeError:
-        sys.stderr.close()  # the pipe was closed by its reader, as in `fixformer models | head`
-        raise SystemExit(0) from None
+        return interrupted.status
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        return 130
+    except (UserError, OSError, MemoryError, OverflowError, ImportError, RuntimeError) as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            return 0  # the reader of the results has seen enough, as in `fixformer models | head`
+        if shows_traceback:
+            traceback.print_exception(error)
+        _print_error_once(sentence)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
 
 
-_DESCRIPTION = "Video classification whose cost grows linearly with the length and resolution of the video."
+def _reader_is_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more; there are other pipes, which must not break silently."""
+    with suppress(UnsupportedOperation):  # stdout is no file
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), 0)
+        return any(flags & (select.POLLERR | select.POLLHUP) for _, flags in watch.poll(0))
+    return False
+
+
+def _flush_output() -> OSError | None:
+    """Write what is left of the results, or return why that is not possible; then nothing more is written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails again when it ends
+        return error
+    return None
+
+
+def _run(words: list[str]) -> None:
+    if words[:1] == ["--version"]:
+        print(f"fixformer {__version__}")
+    else:
+        commands.run(words)
+
 
 if __name__ == "__main__":
     main()

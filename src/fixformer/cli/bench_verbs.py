@@ -2,23 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import Positional
-from tyro.extras import SubcommandApp
-
-bench = SubcommandApp()
+from fixformer.cli.arguments import DataSet, File, Model, Number, Pixels, Seconds, Videos
+from fixformer.errors import UserError
 
 
-@bench.command(name="model")
 def bench_model(
-    name: Positional[str] = "fixformer_base",
+    name: Model = "fixformer_base",
     *,
-    frames: tuple[int, ...] = (16, 32, 64, 96),
-    sizes: tuple[int, ...] = (224, 336, 448),
-    threads: int = 2,
-    rounds: int = 2,
-    out: Path | None = None,
+    frames: Annotated[tuple[int, ...], "NUMBER"] = (16, 32, 64, 96),
+    sizes: Annotated[tuple[int, ...], "PIXELS"] = (224, 336, 448),
+    threads: Number = 2,
+    rounds: Number = 2,
+    out: File | None = None,
     json: bool = False,
 ) -> None:
     """Time and memory of a model, its softmax twin and plain matrix products, side by side.
@@ -35,17 +32,17 @@ def bench_model(
     from fixformer.bench import model_speed
     from fixformer.cli.print_bench import print_model_speed
 
+    _check_out(out)
     result = model_speed.bench_model(name, frames, sizes, threads, rounds)
     _deliver(result, out, None if json else print_model_speed, model_speed.plot_bench)
 
 
-@bench.command(name="attention")
 def bench_attention(
     *,
-    sides: tuple[int, ...] = (14, 20, 28, 40, 56, 80, 112, 128),
-    threads: int = 1,
-    rounds: int = 3,
-    out: Path | None = None,
+    sides: Annotated[tuple[int, ...], "TOKENS"] = (14, 20, 28, 40, 56, 80, 112, 128),
+    threads: Number = 1,
+    rounds: Number = 3,
+    out: File | None = None,
     json: bool = False,
 ) -> None:
     """Time and memory of every attention over the number of tokens, and where each overtakes softmax.
@@ -60,17 +57,17 @@ def bench_attention(
     from fixformer.bench import attention_speed
     from fixformer.cli.print_bench import print_attention_speed
 
+    _check_out(out)
     result = attention_speed.bench_attention(sides=sides, threads=threads, rounds=rounds)
     _deliver(result, out, None if json else print_attention_speed, attention_speed.plot_attention_bench)
 
 
-@bench.command(name="chunked")
 def bench_chunked(
-    cases: Positional[tuple[str, ...]] = (),
+    cases: Annotated[tuple[str, ...], "MODEL:FRAMESxSIZE"] = (),
     *,
-    threads: int = 2,
-    rounds: int = 3,
-    out: Path | None = None,
+    threads: Number = 2,
+    rounds: Number = 3,
+    out: File | None = None,
     json: bool = False,
 ) -> None:
     """Time and memory of inference on a CPU, plain and a few frames at a time.
@@ -85,18 +82,18 @@ def bench_chunked(
     from fixformer.bench import chunked_inference
     from fixformer.cli.print_bench import print_chunked
 
+    _check_out(out)
     result = chunked_inference.bench_chunked(cases or chunked_inference.CASES, threads, rounds)
     _deliver(result, out, None if json else print_chunked, chunked_inference.plot_chunked)
 
 
-@bench.command(name="data")
 def bench_data(
-    videos: Positional[tuple[str, ...]] = (),
+    videos: Videos = (),
     *,
-    rounds: int = 5,
-    decodes: int = 20_000,
-    loader_seconds: float = 20.0,
-    out: Path | None = None,
+    rounds: Number = 5,
+    decodes: Number = 20_000,
+    loader_seconds: Seconds = 20.0,
+    out: File | None = None,
     json: bool = False,
 ) -> None:
     """Clips read per second, against PyAV, OpenCV and torchcodec; the loader; memory over many decodes.
@@ -112,22 +109,22 @@ def bench_data(
     from fixformer.bench import reading
     from fixformer.cli.print_bench import print_reading_speed
 
-    result = reading.bench_data(list(videos) or None, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds)
+    _check_out(out)
+    result = reading.bench_data(videos or None, rounds=rounds, decodes=decodes, loader_seconds=loader_seconds)
     _deliver(result, out, None if json else print_reading_speed)
 
 
-@bench.command(name="train")
 def bench_train(
-    name: Positional[str] = "fixformer_base",
+    name: Model = "fixformer_base",
     *,
-    frames: int = 16,
-    size: int = 224,
-    batch: int = 1,
-    threads: int = 2,
-    repeats: int = 1,
-    recipe: str = "lsa64",
-    data: str | None = None,
-    out: Path | None = None,
+    frames: Number = 16,
+    size: Pixels = 224,
+    batch: Number = 1,
+    threads: Number = 2,
+    repeats: Number = 1,
+    recipe: Annotated[str, "RECIPE"] = "lsa64",
+    data: DataSet | None = None,
+    out: File | None = None,
     json: bool = False,
 ) -> None:
     """Time and memory of a training step, activations kept and recomputed; the share of time spent waiting for data.
@@ -147,15 +144,31 @@ def bench_train(
     from fixformer.bench import training_step
     from fixformer.cli.print_bench import print_training_step
 
+    _check_out(out)
+    if data:
+        training_step.check_data(recipe, data)
     result = training_step.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
     if data:
         result["data"] = training_step.bench_data_wait(recipe, data)
     _deliver(result, out, None if json else print_training_step)
 
 
+def _check_out(out: Path | None) -> None:
+    """Raise a `UserError` for a file that could not be written, before anything is measured."""
+    from fixformer.runtime.files import check_writable
+
+    if out is None:
+        return
+    if out.is_dir():
+        raise UserError(f"--out {out} is a directory; expected a file, such as {out / 'bench.json'}.")
+    if out.suffix == ".png":  # where the figure goes
+        raise UserError(f"--out {out}: expected a file for the JSON, such as {out.with_suffix('.json')}.")
+    check_writable(out.parent)
+
+
 def _deliver(
     result: dict[str, Any],
-    out: Path | None,
+    out: File | None,
     show: Callable[[dict[str, Any]], None] | None,
     draw: Callable[[dict[str, Any], Path], None] | None = None,
 ) -> None:

@@ -3,25 +3,23 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from tyro.conf import Positional, arg
-
-from fixformer.cli.arguments import Number, PathOption
+from fixformer.cli.arguments import DataSet, Directory, File, Layout, NewDirectory, Number, Pixels
 from fixformer.errors import UserError
 
 SHOWN_ITEMS = 10  # of each issue on the terminal; report.txt has all
 
 
 def check(
-    data: Positional[Annotated[str, arg(metavar="DATA")]],
+    data: DataSet,
     *,
-    out: PathOption = None,
-    kind: str = "auto",
-    videos: PathOption = None,
-    labels: PathOption = None,
-    min_frames: int = 8,
-    workers: Number = None,
+    out: Directory | None = None,
+    kind: Layout = "auto",
+    videos: Directory | None = None,
+    labels: File | None = None,
+    min_frames: Number = 8,
+    workers: Number | None = None,
     again: bool = False,
     json: bool = False,
 ) -> None:
@@ -30,7 +28,7 @@ def check(
     Args:
         data: the data set, in any layout that training accepts.
         out: directory for report.json, report.txt and histograms.png; by default check-NAME.
-        kind: layout of the data set; detected by default.
+        kind: folders, images, csv, ssv2, kinetics, list, lsa64 or shards; auto detects it.
         videos: directory of the video files, if not beside the annotations.
         labels: file of label names, one per line.
         min_frames: videos with fewer frames are reported as too short.
@@ -57,19 +55,19 @@ def check(
 
 
 def prepare(
-    src: Positional[Annotated[str, arg(metavar="SRC")]],
-    dst: Positional[Annotated[str, arg(metavar="DST")]],
+    src: DataSet,
+    dst: NewDirectory,
     *,
-    short_side: int = 256,
-    keyframes: int = 16,
-    quality: int = 20,
+    short_side: Pixels = 256,
+    keyframes: Number = 16,
+    quality: Number = 20,
     damaged: Literal["strict", "partial"] = "strict",
     shards: bool = False,
-    shard_videos: int = 256,
-    workers: Number = None,
-    kind: str = "auto",
-    videos: PathOption = None,
-    labels: PathOption = None,
+    shard_videos: Number = 256,
+    workers: Number | None = None,
+    kind: Layout = "auto",
+    videos: Directory | None = None,
+    labels: File | None = None,
     json: bool = False,
 ) -> None:
     """Re-encode every video of a data set for fast reading: smaller, upright, with frequent key frames. Resumable.
@@ -79,12 +77,12 @@ def prepare(
         dst: a new directory, or that of an interrupted `prepare` with the same settings.
         short_side: length of the shorter side in pixels; smaller videos keep their size.
         keyframes: frames between key frames.
-        quality: constant rate factor of x264; lower is better.
+        quality: constant rate factor of x264, 0 to 51; lower is better.
         damaged: "strict" skips a video with damage in the middle, "partial" keeps its good frames.
         shards: write tar shards with an index instead of files with a CSV.
         shard_videos: videos per shard.
         workers: processes; by default one per available core.
-        kind: layout of the data set; detected by default.
+        kind: folders, images, csv, ssv2, kinetics, list, lsa64 or shards; auto detects it.
         videos: directory of the video files, if not beside the annotations.
         labels: file of label names, one per line.
         json: print JSON.

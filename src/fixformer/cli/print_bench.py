@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from fixformer.runtime.console import console, print_json
-from fixformer.runtime.files import write_json, write_text
+from fixformer.runtime.files import check_writable, write_json, write_text
 
 
 def print_model_speed(result: dict[str, Any]) -> None:
@@ -133,13 +133,12 @@ def print_training_step(result: dict[str, Any]) -> None:
         )
 
 
-def print_paper_tables(table: str, out: Path | None = None, as_json: bool = False) -> None:
+def print_paper_tables(out: Path | None = None, as_json: bool = False) -> None:
     """Markdown or JSON on stdout; with `out`, both and the figure in that directory."""
     from fixformer.bench.paper_tables import paper_tables, plot_figure_1, tables_markdown
-    from fixformer.errors import UnknownName
 
-    if table != "paper":
-        raise UnknownName("table", table, ["paper"])
+    if out is not None:
+        check_writable(out)
     tables = paper_tables()
     if out is not None:
         plot_figure_1(tables, out / "paper_figure_1.png")

@@ -1,21 +1,25 @@
 """Tables of models and costs for people, and the same as JSON for programs."""
 
-from typing import TYPE_CHECKING, Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
-import torch
 from rich.table import Table
 
-from fixformer.models.cost import Cost, count_params
-from fixformer.models.registry import create_model, describe, list_models
+from fixformer.errors import UserError, suggestion
+from fixformer.models.model_table import read_model_table
 from fixformer.runtime.console import console, print_json
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch is not needed to list the models
     from fixformer.evaluation.predictor import Prediction
+    from fixformer.models.cost import Cost
 
 
 def print_models(pattern: str, as_json: bool = False) -> None:
     """List models with parameters (in millions), the clip they are sized for and a sentence about each."""
-    rows = [_model_row(name) for name in list_models(pattern)]
+    known = read_model_table()
+    rows = [row for row in known if fnmatchcase(row["model"], pattern)]
+    if not rows:
+        raise UserError(f"no model matches {pattern!r}; {suggestion(pattern, (row['model'] for row in known))}")
     if as_json:
         print_json(rows)
         return
@@ -26,14 +30,7 @@ def print_models(pattern: str, as_json: bool = False) -> None:
     console().print(table)
 
 
-def _model_row(name: str) -> dict[str, Any]:
-    with torch.device("meta"):
-        model = create_model(name)
-    sizes = {"frames": model.num_frames, "size": model.image_size, "classes": model.num_classes}
-    return {"model": name, "params": count_params(model), **sizes, "about": describe(name)}
-
-
-def print_cost(cost: Cost, as_json: bool = False) -> None:
+def print_cost(cost: "Cost", as_json: bool = False) -> None:
     """Cost of one view, part by part, with the paper's number beside it where it has one."""
     if as_json:
         print_json(cost.to_json())

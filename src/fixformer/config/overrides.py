@@ -6,7 +6,7 @@ from typing import Any
 
 from fixformer.config.clip import ClipSpec
 from fixformer.config.data import DataConfig
-from fixformer.config.schema import coerce, dump, load, parse, setting_types, words_to_settings
+from fixformer.config.schema import add_once, coerce, dump, load, parse, setting_types, words_to_settings
 from fixformer.config.train import TrainConfig
 from fixformer.errors import UnknownName, UserError
 
@@ -14,8 +14,9 @@ Types = Mapping[str, Any]  # a type for every setting
 
 # Settings of the model that follow from the data and the clip.
 DERIVED = {"num_classes": "the labels of the data", "num_frames": "clip.frames", "image_size": "clip.size"}
-# Settings of the data for which `fixformer eval` has options.
+# Settings of the data for which `fixformer eval` has options, and all its other arguments.
 FLAGS = {"path": "--data", "workers": "--workers"}
+OTHERS = ("checkpoint", "data", "views", "aggregate", "split", "output", "batch_size", "device")
 
 
 def apply_overrides(config: TrainConfig, settings: Mapping[str, Any], types_of: Callable[[str], Types]) -> TrainConfig:
@@ -24,7 +25,7 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any], types_of: 
     `types_of` gives the settings of a model by its name (`models.registry.model_setting_types`).
     """
     types = setting_types(TrainConfig)
-    model = settings.get("model", config.model)
+    model = coerce(settings.get("model", config.model), str, "model")
     of_model = {name: hint for name, hint in types_of(model).items() if name not in DERIVED}
     if model != config.model:  # keep those of the recipe's settings that the other model has, too
         kept = {name: value for name, value in config.model_settings.items() if name in of_model}
@@ -34,7 +35,7 @@ def apply_overrides(config: TrainConfig, settings: Mapping[str, Any], types_of: 
     for name, value in settings.items():
         path = resolve(name, of_model, types)
         hint = types[path] if path in types else of_model[path.removeprefix("model_settings.")]
-        given[path] = coerce(parse(value, hint) if isinstance(value, str) else value, hint, path)
+        add_once(given, path, coerce(parse(value, hint) if isinstance(value, str) else value, hint, path))
 
     if "clip.size" in given:
         config = replace(config, clip=_resized(config.clip, given["clip.size"]))
@@ -89,6 +90,6 @@ def words_to_data_settings(words: Iterable[str]) -> dict[str, Any]:
         if name in FLAGS:
             raise UserError(f"{word}={text}: write {FLAGS[name]} {text} instead.")
         if name not in types:
-            raise UnknownName("setting of the data", word, types)
+            raise UnknownName("setting of the data", word, [*types, *OTHERS])
         settings[name] = coerce(parse(text, types[name]), types[name], name)
     return settings

@@ -6,23 +6,25 @@ type, a `Literal`, `None`, a tuple, another group, or `Annotated[type, Expect(..
     lr: Positive = 1e-3
     betas: Annotated[tuple[float, float], Expect("two values in [0, 1)", lambda betas: ...)] = (0.9, 0.98)
 
-`coerce` is the one place that checks a value, `parse` the one that reads text. No torch here: settings are checked
-before anything heavy is imported.
+`coerce` is the one place that checks a value, `parse` the one that reads text; `checked` does the same for the
+arguments of a function. No torch here: settings are checked before anything heavy is imported.
 """
 
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fixformer.errors import InputError, UnknownName, UserError
+from fixformer.errors import InputError, SettingsConflict, UnknownName, UserError, shown
 
 T = TypeVar("T")
-SHOWN = 200  # characters of a value or name that an error quotes
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,15 @@ def between(low: float, high: float) -> Expect:
     return Expect(f"a number in [{low:g}, {high:g}]", lambda value: low <= value <= high)
 
 
+def int_between(low: int, high: int) -> Expect:
+    return Expect(f"an int from {low} to {high}", lambda value: low <= value <= high)
+
+
 PositiveInt = Annotated[int, at_least(1)]
+PositiveInts = Annotated[tuple[PositiveInt, ...], Expect("one or more ints of at least 1", bool)]
 Count = Annotated[int, at_least(0)]
-Positive = Annotated[float, Expect("a number more than 0", lambda value: value > 0)]
+Threads = Annotated[int, int_between(1, 1024)]  # each is started at once; no machine has more processors
+Positive = Annotated[float, Expect("a finite number more than 0", lambda value: 0 < value < inf)]
 NonNegative = Annotated[float, Expect("a finite number of at least 0", lambda value: 0 <= value < inf)]
 Fraction = Annotated[float, between(0, 1)]
 PositiveFraction = Annotated[float, Expect("a number in (0, 1]", lambda value: 0 < value <= 1)]
@@ -74,23 +82,17 @@ def _to_json(value: Any) -> Any:
     return [_to_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _shown(value: Any) -> str:
-    """A value in an error; one from a damaged file may be all that follows in it."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
 def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
     """Rebuild a dataclass from `dump`'s values, validated; absent settings take their defaults."""
     if not isinstance(values, dict):
-        raise InputError(f"{where or kind.__name__}={_shown(values)}: expected a table of settings.")
+        raise InputError(f"{where or kind.__name__}={shown(values)}: expected a table of settings.")
     hints = field_types(kind)
     for name in values:
         if name not in hints:
-            raise UnknownName(f"setting of {where or kind.__name__}", name[:SHOWN], hints)
+            raise UnknownName(f"setting of {where or kind.__name__}", name, hints)
     for item in fields(kind):  # type: ignore[arg-type]
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise InputError(f"{where or kind.__name__}={_shown(values)}: expected {item.name}, too.")
+            raise InputError(f"{where or kind.__name__}={shown(values)}: expected {item.name}, too.")
     config = kind(**{name: coerce(value, hints[name], _join(where, name)) for name, value in values.items()})
     if isinstance(config, Settings):
         config.validate(where)
@@ -99,26 +101,60 @@ def load(kind: type[T], values: dict[str, Any], where: str = "") -> T:
 
 def coerce(value: Any, hint: Any, name: str) -> Any:
     """`value` as the type `hint` asks for, or a `UserError` with the setting, its value and what was expected."""
-    kind, rule, is_optional = _unwrap(hint)
+    kind, rule, is_optional = unwrap(hint)
     if value is None and is_optional:
         return None
     is_exact = type(value) is kind and kind in (str, int, float)  # nearly all values of a long list
     converted = value if is_exact else _convert(value, kind, name, rule.what if rule else "")
     if rule and not rule.holds(converted):
-        raise InputError(f"{name}={_shown(converted)}: expected {rule.what}.")
+        raise InputError(f"{name}={shown(converted)}: expected {rule.what}.")
     return converted
 
 
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Check the arguments of a function before it runs, by its annotations, as settings are checked.
+
+    Arguments of other types than a setting may have, such as `str | Path`, are left to the function.
+    """
+
+    @cache  # not at import time: most functions of the package are never called in a process
+    def types_of_arguments() -> dict[str, Any]:
+        hints = get_type_hints(function, include_extras=True)
+        return {name: hint for name, hint in hints.items() if name != "return" and is_setting_type(hint)}
+
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = signature.bind(*args, **kwargs)
+        for name, hint in types_of_arguments().items():
+            if name in given.arguments:
+                given.arguments[name] = coerce(given.arguments[name], hint, name)
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+def is_setting_type(hint: Any) -> bool:
+    """Whether `coerce` knows this type."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint, *others = get_args(hint)
+        if others != [types.NoneType]:
+            return False
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return kind in PLAIN or get_origin(kind) in (Literal, tuple)
+
+
 @cache
-def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
+def unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
     """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""
     is_optional = get_origin(hint) in (Union, types.UnionType)
     if is_optional:
         hint, none = get_args(hint)
         assert none is types.NoneType, f"{hint} | {none}: a setting has one type, or that and None"
     if get_origin(hint) is Annotated:
-        kind, rule = get_args(hint)
-        return kind, rule, is_optional
+        kind, *notes = get_args(hint)
+        return kind, next((note for note in notes if isinstance(note, Expect)), None), is_optional
     return hint, None, is_optional
 
 
@@ -127,7 +163,7 @@ def _convert(value: Any, kind: Any, name: str, expected: str) -> Any:
         return value
     if get_origin(kind) is Literal:
         if not isinstance(value, str | int) or value not in get_args(kind):
-            raise UnknownName(name, value[:SHOWN] if isinstance(value, str) else value, get_args(kind))
+            raise UnknownName(name, value, get_args(kind))
         return value
     if get_origin(kind) is tuple:
         return _convert_tuple(value, get_args(kind), name, expected)
@@ -146,7 +182,7 @@ def _convert_tuple(value: Any, hints: tuple[Any, ...], name: str, expected: str)
         hints = hints[:1] * len(value)
     if not is_list or len(value) != len(hints):
         count = "values" if hints[-1] is Ellipsis else f"{len(hints)} values"
-        raise InputError(f"{name}={_shown(value)}: expected {expected or f'a list of {count}'}.")
+        raise InputError(f"{name}={shown(value)}: expected {expected or f'a list of {count}'}.")
     return tuple(coerce(item, hint, name) for item, hint in zip(value, hints, strict=True))
 
 
@@ -156,20 +192,32 @@ def _convert_plain(value: Any, kind: type, name: str, expected: str) -> Any:
         with suppress(OverflowError):  # of a huge int
             return float(value)
     if kind is int and is_number and isinstance(value, Integral):
-        return int(value)
+        number = int(value)
+        if abs(number) >= 2**63:  # torch counts with 64 bits
+            raise InputError(f"{name}={number}: expected an int of less than 64 bits.")
+        return number
     if kind is bool and isinstance(value, Integral) and value in (0, 1):  # earlier versions stored 0 and 1, too
         return bool(value)
     if kind in (int, float, bool) or not isinstance(value, kind):
-        raise InputError(f"{name}={_shown(value)}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
+        raise InputError(f"{name}={shown(value)}: expected {expected or PLAIN.get(kind, kind.__name__)}.")
+    if isinstance(value, str) and "\0" in value:  # no file name, and no word of a command line, has one
+        raise InputError(f"{name}={shown(value)}: expected text without a null character.")
     return value
 
 
-PLAIN = {int: "an int", float: "a number", bool: "true or false", str: "text", dict: "a table of settings"}
+PLAIN: dict[Any, str] = {
+    int: "an int",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Path: "a path",
+    dict: "a table of settings",
+}
 
 
 def parse(text: str, hint: Any) -> Any:
     """The text of a setting as a value of its type; text that does not fit stays text, which `coerce` refuses."""
-    kind, _, is_optional = _unwrap(hint)
+    kind, _, is_optional = unwrap(hint)
     if is_optional and text.lower() == "none":
         return None
     if get_origin(kind) is tuple:  # all its items have one type
@@ -179,20 +227,26 @@ def parse(text: str, hint: Any) -> Any:
     if kind is bool:
         return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
     try:
-        return kind(text) if kind in (int, float) else text
+        return kind(text) if text and kind in (int, float, Path) else text
     except ValueError:
         return text
 
 
 def words_to_settings(words: Iterable[str]) -> dict[str, str]:
     """`["lr=0.001", "size=64"]` as a mapping of texts."""
-    settings = {}
+    settings: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise UserError(f"{word!r} is not a setting; write name=value, such as epochs=10.")
-        settings[name] = text
+            raise UserError(f"{shown(word)} is not a setting; write name=value, such as epochs=10.")
+        add_once(settings, name, text)
     return settings
+
+
+def add_once(given: dict[str, T], name: str, value: T) -> None:
+    """Add a setting; a `SettingsConflict` if it has been given with another value."""
+    if given.setdefault(name, value) != value:
+        raise SettingsConflict(f"{name} is given twice, as {shown(given[name])} and as {shown(value)}; give it once.")
 
 
 def field_types(kind: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Annotated, Any, Literal
 
 from fixformer.config.clip import ClipSpec
@@ -16,20 +15,21 @@ from fixformer.config.schema import (
     PositiveInt,
     Rate,
     Settings,
+    Threads,
     coerce,
     dump,
+    int_between,
 )
-from fixformer.errors import SettingsConflict, UserError
+from fixformer.errors import SettingsConflict, UserError, shown
 
 Precision = Literal["float32", "bf16", "fp16"]
 NoDecay = Literal["norms_and_biases", "head_biases", "none"]
-LearningRate = Annotated[float, Expect("a finite number more than 0", lambda lr: 0 < lr < inf)]
 Betas = Annotated[
     tuple[float, float], Expect("two values in [0, 1)", lambda betas: all(0 <= beta < 1 for beta in betas))
 ]
+Epochs = Annotated[int, int_between(1, 100_000)]  # far beyond any schedule; steps are counted epoch by epoch
 # torch knows other devices, on which these models fail in the middle of a run
 Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch)]
-Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
 # without --output it is part of the path of the run
 RecipeName = Annotated[str, Expect("a name without a slash", re.compile(r"([^/\\.\0][^/\\\0]*)?").fullmatch)]
@@ -54,7 +54,7 @@ class OptimConfig(Settings):
     """
 
     optimiser: Literal["sgd", "adamw"] = "adamw"
-    lr: LearningRate = 1e-3
+    lr: Positive = 1e-3
     weight_decay: NonNegative = 0.05
     momentum: Rate = 0.9
     betas: Betas = (0.9, 0.98)
@@ -70,7 +70,7 @@ class OptimConfig(Settings):
 class Stage(Settings):
     """A part of the run with its own clip size; small clips first make training faster."""
 
-    epochs: PositiveInt
+    epochs: Epochs
     frames: PositiveInt
     size: PositiveInt
     batch_size: PositiveInt | None = None
@@ -78,11 +78,14 @@ class Stage(Settings):
     @classmethod
     def parse(cls, text: str) -> "Stage":
         """FRAMESxSIZE:EPOCHS[@BATCH], such as 8x48:20 or 16x64:10@8."""
-        match = re.fullmatch(r"(\d+)x(\d+):(\d+)(?:@(\d+))?", text)
+        match = re.fullmatch(r"{0}x{0}:{0}(?:@{0})?".format(r"(\d{1,9})"), text)  # Python does not read endless numbers
         if match is None:
-            raise UserError(f"stages={text!r}: expected FRAMESxSIZE:EPOCHS[@BATCH],..., such as 8x48:20,16x64:10.")
+            raise UserError(f"stages={shown(text)}: expected FRAMESxSIZE:EPOCHS[@BATCH],..., such as 8x48:20,16x64:10.")
         frames, size, epochs, batch = match.groups()
         return cls(int(epochs), int(frames), int(size), int(batch) if batch else None)
+
+
+Stages = Annotated[tuple[Stage, ...], Expect("a list of at most 100 stages", lambda stages: len(stages) <= 100)]
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class RunConfig(Settings):
     checkpointing: bool = False
     compile: bool = False
     shard: bool = False
-    threads: PositiveInt | None = None
+    threads: Threads | None = None
 
 
 @dataclass(frozen=True)
@@ -147,13 +150,13 @@ class TrainConfig(Settings):
     init: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     clip: ClipSpec = field(default_factory=ClipSpec)
-    epochs: PositiveInt = 30
-    stages: tuple[Stage, ...] = ()
+    epochs: Epochs = 30
+    stages: Stages = ()
     batch_size: PositiveInt = 16
-    micro_batch: int | None = None
+    micro_batch: PositiveInt | None = None
     smoothing: Rate = 0.0
     ema: Rate | None = None
-    seed: Seed = 0
+    seed: int = 0
     optim: OptimConfig = field(default_factory=OptimConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     run: RunConfig = field(default_factory=RunConfig)
@@ -162,9 +165,9 @@ class TrainConfig(Settings):
     log_steps: PositiveInt = 10
 
     def check_together(self) -> None:
-        if self.micro_batch is not None and not 1 <= self.micro_batch <= self.batch_size:
+        if self.micro_batch is not None and self.micro_batch > self.batch_size:
             raise SettingsConflict(
-                f"micro_batch={self.micro_batch}: expected an int from 1 to batch_size={self.batch_size}."
+                f"micro_batch={self.micro_batch} is larger than batch_size={self.batch_size}; lower it."
             )
         if self.optim.warmup_epochs >= self.epochs:
             raise SettingsConflict(

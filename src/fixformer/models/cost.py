@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fixformer.config.schema import add_once
 from fixformer.models.attention.kinds import KernelAttention
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
@@ -85,9 +86,12 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     `macs` follows the papers, which always multiply keys and values first; `executed_macs` is what our linear
     attention, which takes the cheaper order of its two products, really does.
     """
-    sizes = {key: value for key, value in (("num_frames", frames), ("image_size", size)) if value is not None}
+    sized = dict(settings)
+    for key, value in (("num_frames", frames), ("image_size", size)):
+        if value is not None:
+            add_once(sized, key, value)
     with torch.device("meta"):
-        model = create_model(name, **sizes, **settings).eval()
+        model = create_model(name, **sized).eval()
     frames, size = model.num_frames, model.image_size
     with as_published(model):
         counts = count_macs(model, frames, size)

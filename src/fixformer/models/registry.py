@@ -76,8 +76,8 @@ def model_setting_types(name: str) -> dict[str, Any]:
 
 
 def describe(name: str) -> str:
-    """The first line of a model's docstring."""
-    return (inspect.getdoc(_preset(name).build) or "").partition("\n")[0]
+    """The first paragraph of a model's docstring."""
+    return (inspect.getdoc(_preset(name).build) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def parse_settings(name: str, words: Iterable[str]) -> dict[str, Any]:

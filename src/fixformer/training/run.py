@@ -12,9 +12,10 @@ import torch
 from fixformer.config import TrainConfig
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import RECIPES, get_recipe
+from fixformer.config.schema import add_once, checked
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
-from fixformer.errors import UserError
+from fixformer.errors import SettingsConflict, UnknownName, UserError
 from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
@@ -47,8 +48,9 @@ class TrainResult:
         return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json()}
 
 
+@checked
 def train(
-    recipe: str | TrainConfig = "folder",
+    recipe: str | Path | TrainConfig = "folder",
     *,
     data: str | Path | None = None,
     output: str | Path | None = None,
@@ -61,8 +63,8 @@ def train(
     """Train a model and evaluate it.
 
     Args:
-        recipe: a name of `fixformer.config.recipes`, a config, or a directory of class folders.
-        data: directory or annotation file; needed unless the recipe is a directory.
+        recipe: a name of `fixformer.config.recipes`, a config, or a data set for the recipe "folder".
+        data: directory or annotation file; needed unless the recipe is a data set.
         output: directory of the run; by default `runs/RECIPE`.
         init: checkpoint or weight file with initial weights.
         resume: continue from the newest checkpoint in `output`; start from the beginning if there is none yet.
@@ -82,7 +84,7 @@ def train(
         return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
 
 
-def plan(recipe: str | TrainConfig = "folder", **settings: Any) -> Plan:
+def plan(recipe: str | Path | TrainConfig = "folder", **settings: Any) -> Plan:
     """The config, steps, estimated memory and time of `train` with the same arguments; trains nothing."""
     config = resolve_config(recipe, **settings)
     index = load_checked_index(config)
@@ -92,8 +94,9 @@ def plan(recipe: str | TrainConfig = "folder", **settings: Any) -> Plan:
     return make_plan(config, index)
 
 
+@checked
 def resolve_config(
-    recipe: str | TrainConfig,
+    recipe: str | Path | TrainConfig,
     *,
     data: str | Path | None = None,
     output: str | Path | None = None,
@@ -102,17 +105,32 @@ def resolve_config(
     **overrides: Any,
 ) -> TrainConfig:
     """The complete, validated config of a run."""
-    if isinstance(recipe, str) and recipe not in RECIPES and Path(recipe).is_dir():
-        recipe, data = "folder", data or recipe
-    config = get_recipe(recipe) if isinstance(recipe, str) else recipe
+    if not isinstance(recipe, TrainConfig) and str(recipe) not in RECIPES:
+        found = _data_set(recipe)
+        if data is not None and Path(data) != found:
+            raise SettingsConflict(f"two data sets, {str(recipe)!r} and data={str(data)!r}; give one, or a recipe.")
+        recipe, data = "folder", found
+    config = recipe if isinstance(recipe, TrainConfig) else get_recipe(str(recipe))
     named = {"data.path": data, "output": output, "init": init, "run.shard": shard or None}
-    given = {name: str(value) if name != "run.shard" else value for name, value in named.items() if value is not None}
-    if "data.path" not in given and not config.data.path:
+    given: dict[str, Any] = {name: str(value) for name, value in named.items() if value is not None}
+    for name, value in overrides.items():
+        add_once(given, name, value)
+    if not config.data.path and not {"data.path", "path"} & given.keys():
         raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
-    config = apply_overrides(config, {**given, **overrides}, model_setting_types)
+    config = apply_overrides(config, given, model_setting_types)
     home = config.output or f"runs/{config.recipe}"
     check_writable(home)
     return replace(config, output=home)
+
+
+def _data_set(name: str | Path) -> Path:
+    """A data set in the place of a recipe's name."""
+    path = Path(name)
+    if path.exists():
+        return path
+    if isinstance(name, Path) or path.name != name or path.suffix:  # no recipe has such a name
+        raise UserError(f"no such file or directory: {name}.")
+    raise UnknownName("recipe or data set", name, RECIPES)
 
 
 def load_checked_index(config: TrainConfig) -> Index:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fixformer.config.data import Workers
-from fixformer.config.schema import coerce
+from fixformer.config.schema import checked
 from fixformer.data.audit.check_report import CheckReport, write_report
 from fixformer.data.audit.duplicates import Duplicates, find_duplicates
 from fixformer.data.audit.issues import find_issues, readable_counts
@@ -26,6 +26,7 @@ LEAK_SHARE = 0.01
 SAVE_EVERY = 200  # probes: an interrupted check loses no more than these
 
 
+@checked
 def check(
     data: str | Path,
     *,
@@ -33,8 +34,8 @@ def check(
     kind: str = "auto",
     videos: str | Path | None = None,
     labels: str | Path | None = None,
-    min_frames: int = 8,
-    workers: int | None = None,
+    min_frames: Count = 8,
+    workers: Workers | None = None,
     again: bool = False,
 ) -> CheckReport:
     """Decode every file of a data set and report what is wrong with it.
@@ -46,7 +47,6 @@ def check(
         workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
     """
-    coerce(workers, Workers | None, "workers")
     index = load_index(data, kind=kind, videos=videos, labels=labels, strict=False)
     files = probe_files(index, ProbeCache(data), workers or processors(), again)
     probes = {probe.path: probe for probe in files}

@@ -164,6 +164,7 @@ def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders
         used = {s.label for s in samples if s.split == split}
         empty = [name for i, name in enumerate(labels) if i not in used]
         if empty and UNLABELLED not in used:
-            where = f"class {empty[0]!r} has no video in {split} of {root} ({len(empty)} such classes)"
+            others = f", nor have {len(empty) - 1} others" if len(empty) > 1 else ""
+            where = f"class {empty[0]!r} has no video in {split} of {root}{others}"
             problems.append(f"{where}; add some or remove the folder.")
     return problems

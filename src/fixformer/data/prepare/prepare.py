@@ -5,10 +5,10 @@ An interrupted `prepare` resumes: a file or shard is either complete and recorde
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fixformer.config.data import Workers
-from fixformer.config.schema import coerce
+from fixformer.config.schema import PositiveInt, at_least, checked, int_between
 from fixformer.data.listing import load_index
 from fixformer.data.prepare.encode import EncodeSettings, require_encoder
 from fixformer.data.prepare.prepare_report import PrepareReport
@@ -21,19 +21,21 @@ from fixformer.runtime.locks import is_empty, locked
 from fixformer.runtime.pools import processors
 
 SETTINGS = "prepare.json"
+MOST_FRAMES = 2**31 - 1  # between key frames: x264 counts them in 32 bits
 
 
+@checked
 def prepare(
     src: str | Path,
     dst: str | Path,
     *,
-    short_side: int = 256,
-    keyframes: int = 16,
-    quality: int = 20,
+    short_side: Annotated[int, at_least(2)] = 256,
+    keyframes: Annotated[int, int_between(1, MOST_FRAMES)] = 16,
+    quality: Annotated[int, int_between(0, 51)] = 20,
     damaged: Policy = "strict",
     shards: bool = False,
-    shard_videos: int = 256,
-    workers: int | None = None,
+    shard_videos: PositiveInt = 256,
+    workers: Workers | None = None,
     kind: str = "auto",
     videos: str | Path | None = None,
     labels: str | Path | None = None,
@@ -47,7 +49,6 @@ def prepare(
         shards: write tar shards of `shard_videos` videos each, with an index, instead of files with a CSV.
         workers: processes; by default one per available core.
     """
-    coerce(workers, Workers | None, "workers")
     require_encoder()
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
