@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fixformer.config.data import Workers
-from fixformer.config.schema import checked
+from fixformer.config.schema import Count, checked
 from fixformer.data.audit.check_report import CheckReport, write_report
 from fixformer.data.audit.duplicates import Duplicates, find_duplicates
 from fixformer.data.audit.issues import find_issues, readable_counts
