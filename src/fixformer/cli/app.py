@@ -20,6 +20,7 @@ from fixformer.cli.arguments import Checkpoint, Number, PathOption, SettingWords
 from fixformer.cli.bench_verbs import bench
 from fixformer.cli.data_verbs import check, prepare
 from fixformer.errors import Interrupted, UserError
+from fixformer.runtime.console import note, printable
 
 app = SubcommandApp()
 
@@ -128,13 +129,14 @@ def recipes(name: Positional[Annotated[str, arg(metavar="[RECIPE]", help_behavio
         name: a recipe.
     """
     from fixformer.config.recipes import RECIPES, describe_recipe
+    from fixformer.runtime.console import show
 
     if name:
-        print(describe_recipe(name))
+        show(describe_recipe(name))
         return
     for known in RECIPES:
         summary = describe_recipe(known).partition("\n\n")[0].replace("\n", " ")
-        print(f"{known:16}{summary}")
+        show(f"{known:16}{summary}")
 
 
 @app.command(name="eval")
@@ -240,14 +242,14 @@ def _is_main() -> bool:
 
 def _print_once(result: object) -> None:
     """Print the common result of all processes; a dict as JSON."""
-    from fixformer.runtime.console import print_json
+    from fixformer.runtime.console import print_json, show
 
     if _is_main():
-        print_json(result) if isinstance(result, dict) else print(result)
+        print_json(result) if isinstance(result, dict) else show(str(result))
 
 
 def _print_error(message: object) -> None:
-    print(f"fixformer: {message}", file=sys.stderr, flush=True)
+    note(f"fixformer: {printable(str(message))}")
 
 
 def _print_user_error(error: UserError) -> None:

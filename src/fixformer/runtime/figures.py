@@ -1,19 +1,42 @@
-"""Figures in one style, with matplotlib imported only when one is drawn."""
+"""Figures in one style, with matplotlib imported only when one is drawn. Every figure is optional: see `optional`."""
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from fixformer.errors import MissingExtra
+from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import replacing
+
+MOST_LETTERS = 80  # of a name in a figure: the longest label of Something-Something V2 has 76
 
 
 def can_draw() -> bool:
     """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
+
+
+@contextmanager
+def optional(what: str) -> Iterator[None]:
+    """Go on without a figure that cannot be drawn or written, and say so: results never depend on their pictures.
+
+    matplotlib raises these for fonts and texts it cannot draw; without it, `new_figure` raises a `UserError`.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, OSError) as error:
+        note(f"without {what}: {error}")
+
+
+def drawable(name: str) -> str:
+    """A name as text in a figure: any name can be drawn, on one line, and dollar signs do not begin a formula."""
+    text = printable(name)
+    text = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    return text.replace("$", r"\$")
 
 
 def new_figure(

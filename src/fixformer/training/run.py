@@ -1,7 +1,6 @@
 """`fixformer train`: from a recipe, a data set and overrides to a trained checkpoint."""
 
 import os
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
+from fixformer.runtime.console import note
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import cache_directory, check_writable
 from fixformer.runtime.progress import Report, progress
@@ -180,7 +180,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
             return None
         stored = RunRecord.from_checkpoint(checkpoint)
         unknown = "" if stored.data else ", which does not say which training videos it used: assuming the same"
-        print(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}", file=sys.stderr)
+        note(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}")
     differences = stored.changes_to(record)
     if differences and not fork:
         raise UserError(

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.index import IndexOptions, ListingError, Sample
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
+from fixformer.runtime.files import is_output
 
 
 def locate(
@@ -46,12 +47,12 @@ class FileFinder:
     def by_path(self, name: str) -> str | None:
         """The file at this path, with or without its suffix."""
         if Path(name).is_absolute():
-            return name if Path(name).exists() else None
+            return name if os.path.exists(name) else None
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative == PurePosixPath("."):
             return None  # an empty path is not a video, though the root exists
         # the walk has seen all videos; a folder of images is found by the file system
-        if relative.as_posix() in self._paths or (self.root / relative).exists():
+        if relative.as_posix() in self._paths or os.path.exists(self.root / relative):
             return str(self.root / relative)
         for candidate in self._by_stem.get(relative.name, ()):
             if PurePosixPath(candidate).parent == relative.parent:
@@ -83,7 +84,8 @@ def walk_files(root: Path, suffixes: frozenset[str]) -> Iterator[str]:
 def walk_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Every folder from `root` down with the names of its files, in sorted order, without hidden ones.
 
-    Links to folders are followed, except to a folder that contains the link.
+    Links to folders are followed, except to a folder that contains the link. Folders that this program wrote are left
+    out.
     """
     real = os.path.realpath(root)
     yield from _walk(str(root), real, frozenset((real, *map(str, Path(real).parents))))
@@ -95,9 +97,10 @@ def _walk(folder: str, real: str, above: frozenset[str]) -> Iterator[tuple[Path,
     except OSError as error:
         raise ListingError(f"cannot list {folder}: {error.strerror}.") from None
     visible = [entry for entry in entries if not entry.name.startswith(".")]
-    yield Path(folder), [entry.name for entry in visible if not entry.is_dir()]
-    for entry in visible:
-        if entry.is_dir():
-            target = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(real, entry.name)
-            if target not in above:
-                yield from _walk(entry.path, target, above | {target})
+    # not entry.is_dir(), which raises for a link that leads in a circle
+    folders = {entry.name: entry for entry in visible if os.path.isdir(entry.path)}
+    yield Path(folder), [entry.name for entry in visible if entry.name not in folders]
+    for entry in folders.values():
+        target = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(real, entry.name)
+        if target not in above and not is_output(entry.path):
+            yield from _walk(entry.path, target, above | {target})

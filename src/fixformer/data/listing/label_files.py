@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from fixformer.data.listing.escapes import unescape
 from fixformer.data.listing.index import IndexOptions, ListingError
 
 
@@ -18,9 +19,14 @@ def read_text(path: Path) -> str:
         raise ListingError(f"cannot read {path}: {error.strerror}.") from None
 
 
-def read_lines(path: Path) -> list[str]:
-    """Label names, one per line, in order and unchanged."""
+def read_lines(path: Path, has_escapes: bool = False) -> list[str]:
+    """Label names, one per line, in order and unchanged; `has_escapes` if `prepare` wrote them (see `escapes`)."""
     names = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    if has_escapes:
+        try:
+            names = [unescape(name) for name in names]
+        except ValueError as error:
+            raise ListingError(f"{path}: {error}.") from None
     _require_distinct(names, path)
     return names
 

@@ -77,7 +77,11 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 
 def _read_json(path: Path) -> Any:
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+        content = json.loads(text)
+        if r"\ud" in text.lower():  # JSON can spell half a character, which is no text
+            json.dumps(content, ensure_ascii=False).encode()
+    except ValueError as error:
         raise ListingError(f"{path} is not valid JSON: {error}.") from None
+    return content

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from fixformer.data.listing.escapes import ESCAPED_COLUMN, unescape
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
 from fixformer.data.listing.label_files import read_lines, read_names, read_text
@@ -39,10 +40,19 @@ def read_table(path: Path) -> Table:
         raise ListingError(f"{path} is not a CSV table: {error}.") from None
     columns = [name.strip().lower() for name in lines[0]] if lines else []
     rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in lines[1:]]
+    if ESCAPED_COLUMN in columns:
+        rows = [_unescaped(row, path) if row.get(ESCAPED_COLUMN) else row for row in rows]
     short = next((row for row in rows if len(row) < len(columns)), None)
     if short is not None:
         raise ListingError(f"a row of {path} has {len(short)} of {len(columns)} columns: {short}.")
     return Table(path, rows, columns)
+
+
+def _unescaped(row: Row, path: Path) -> Row:
+    try:
+        return {column: unescape(cell) for column, cell in row.items()}
+    except ValueError as error:
+        raise ListingError(f"{path}: {error}.") from None
 
 
 def header(path: Path) -> list[str]:
@@ -74,7 +84,8 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
         labels = read_names(options.labels)
     else:  # labels.txt beside the table also names labels without a row
         beside = folder / "labels.txt"
-        labels = read_lines(beside) if beside.is_file() else _label_names(tables)
+        has_escapes = any(ESCAPED_COLUMN in table.columns for table in tables)
+        labels = read_lines(beside, has_escapes) if beside.is_file() else _label_names(tables)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
     if not samples:

@@ -15,7 +15,7 @@ from fixformer.data.prepare.shard_files import make_shards
 from fixformer.data.prepare.video_files import make_files
 from fixformer.data.video import Policy
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.runtime.files import write_json
+from fixformer.runtime.files import make_output, write_json
 from fixformer.runtime.pools import processors
 
 SETTINGS = "prepare.json"
@@ -75,7 +75,8 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
             if before.get(name) != value:
                 was = f"{target} was started with {name}={before.get(name)!r}"
                 raise SettingsConflict(f"{was}, this run has {name}={value!r}; choose another directory.")
-    elif target.is_dir() and any(target.iterdir()):
+    elif target.is_dir() and any(not path.name.startswith(".") for path in target.iterdir()):
         raise InputError(f"{target} is not empty and was not made by prepare; choose a new directory.")
     else:
+        make_output(target, "prepare")  # so that it is not read as a class if it lies among the videos
         write_json(path, settings)
