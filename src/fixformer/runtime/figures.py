@@ -12,7 +12,7 @@ from fixformer.errors import MissingExtra
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import replacing
 
-MOST_LETTERS = 80  # of a name in a figure: the longest label of Something-Something V2 has 76
+MOST_LETTERS = 60  # of a name in a figure: more would leave no room for what it names
 
 
 def can_draw() -> bool:
@@ -35,7 +35,8 @@ def optional(what: str) -> Iterator[None]:
 def drawable(name: str) -> str:
     """A name as text in a figure: any name can be drawn, on one line, and dollar signs do not begin a formula."""
     text = printable(name)
-    text = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    if len(text) > MOST_LETTERS:  # names that begin alike may end differently
+        text = f"{text[: MOST_LETTERS // 2]}…{text[1 - MOST_LETTERS // 2 :]}"
     return text.replace("$", r"\$")
 
 

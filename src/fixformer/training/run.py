@@ -29,6 +29,7 @@ from fixformer.training.initialise import build_model, check_batch_division, che
 from fixformer.training.learner import Learner
 from fixformer.training.log import read_log
 from fixformer.training.plan import Plan, make_plan
+from fixformer.training.run_notes import run_notes
 from fixformer.training.run_record import RUN_FILE, RunRecord
 from fixformer.training.trainer import Trainer
 
@@ -136,10 +137,8 @@ def _run(
     display = make_display(world.is_main)
     record = RunRecord.of(config, index, world.size)
     checkpoint = world.on_main_process(lambda: find_checkpoint_to_resume(record, resume=resume, fork=fork))
-    missing = index.missing_in("train")
-    if missing:
-        listed = len(index.split("train")) + len(missing)
-        display.note(f"{len(missing)} of {listed} listed training videos are missing, first {missing[0].path}")
+    for text in run_notes(config, index) if world.is_main else ():
+        display.note(text)
 
     model = build_model(config, len(index.labels))
     if config.init and checkpoint is None:
