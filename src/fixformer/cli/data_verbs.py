@@ -55,7 +55,7 @@ def check(
     names = write_report(report, directory)
     note(f"written: {directory}/{', '.join(names)}")
     if not report.usable:
-        raise UserError(f"{data} is unusable: {report.reasons[0]}.")
+        raise UserError(f"{data} is unusable: {report.reasons[0].rstrip('.')}.")
 
 
 def prepare(

@@ -6,6 +6,7 @@ Names come from files: of videos, folders, classes. They may hold anything a fil
 import json
 import re
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ def show(text: str) -> None:
 def note(text: str) -> None:
     """Print a message, which may have several lines, on stderr."""
     print(printable_lines(text), file=sys.stderr, flush=True)
+
+
+@cache
+def note_once(text: str) -> None:
+    """Print a message, unless this process has done so before."""
+    note(text)
 
 
 def console() -> "Console":

@@ -1,6 +1,7 @@
 """Figures in one style, with matplotlib imported only when one is drawn. Every figure is optional: see `optional`."""
 
 import io
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ def new_figure(
         size: (width, height) of the whole figure in inches; 5.0 x 3.6 per panel by default.
         grid: draw grid lines and leave out the frame, as suits a plot of curves but not an image.
     """
+    # where the home is read only it uses a temporary directory, and warns of that in two long lines
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -84,4 +87,5 @@ def png_bytes(figure: Any) -> bytes:
 def _render(figure: Any, target: Path | IO[bytes], kind: str, dpi: int) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another script is drawn as boxes
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # long names overlap what is beside them
         figure.savefig(target, format=kind, dpi=dpi)

@@ -42,8 +42,10 @@ def cache_directory() -> Path:
 def check_writable(folder: str | Path) -> None:
     """Raise a `UserError` unless a directory is writable or can be created; does not create it."""
     folder = Path(folder)
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.exists(path))
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     try:
+        with suppress(FileNotFoundError):
+            os.lstat(folder)  # says what is wrong with the name itself: too long, or a link in a circle
         with TemporaryDirectory(prefix=".fixformer-", dir=nearest):
             pass
     except OSError as error:

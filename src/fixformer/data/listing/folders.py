@@ -68,8 +68,7 @@ def split_folders(root: Path) -> dict[str, Path]:
 
 
 def data_folders(folder: Path) -> list[Path]:
-    """The folders in a folder, sorted, without hidden ones and those that this program wrote."""
-    # os.path.isdir, because a link that cannot be followed is no folder, and Path.is_dir may raise for it
+    """The folders in a folder, sorted, without hidden ones, links to a folder above, and those this program wrote."""
     return [path for path in sorted(folder.iterdir()) if _is_visible_folder(path) and not is_output(path)]
 
 
@@ -80,7 +79,10 @@ def own_outputs(root: Path) -> list[str]:
 
 
 def _is_visible_folder(path: Path) -> bool:
-    return not path.name.startswith(".") and os.path.isdir(path)
+    # os.path.isdir, because a link that cannot be followed is no folder, and Path.is_dir may raise for it
+    if path.name.startswith(".") or not os.path.isdir(path):
+        return False
+    return not path.is_symlink() or not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(path))
 
 
 def _classes_of(folder: Path) -> list[str]:

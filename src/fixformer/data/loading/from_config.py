@@ -13,7 +13,7 @@ from fixformer.data.loading.order import RandomAccess, VideoOrder
 from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.errors import SettingsConflict, UserError
-from fixformer.runtime.console import note
+from fixformer.runtime.console import note, note_once
 from fixformer.runtime.progress import Report
 
 
@@ -41,7 +41,7 @@ def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress
     try:
         table = fill_cache(samples, decoding, data.cache, workers=data.workers, progress=progress)
     except CacheUnwritable as error:
-        note(f"without a cache, every video is decoded each time: {error}")
+        note_once(f"without a cache, every video is decoded each time: {error}")
         return decoding
     if left_out := table.left_out:
         first = samples[left_out[0]].path

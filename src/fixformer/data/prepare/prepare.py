@@ -15,7 +15,7 @@ from fixformer.data.prepare.shard_files import make_shards
 from fixformer.data.prepare.video_files import make_files
 from fixformer.data.video import Policy
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.runtime.files import make_output, write_json
+from fixformer.runtime.files import check_writable, make_output, write_json
 from fixformer.runtime.pools import processors
 
 SETTINGS = "prepare.json"
@@ -46,6 +46,7 @@ def prepare(
         workers: processes; by default one per available core.
     """
     require_encoder()
+    check_writable(dst)
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or processors()
