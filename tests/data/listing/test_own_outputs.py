@@ -1,5 +1,6 @@
 """Directories that this program wrote are no data, wherever they lie among the data."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,28 @@ class TestLinks:
         for path in (tmp_path / "a", tmp_path / ("n" * 5000)):
             with pytest.raises(ListingError, match="no such file"):
                 load_index(path)
+
+    def test_links_to_and_fro_between_many_folders_end(self, tmp_path: Path) -> None:
+        root = folders(tmp_path)
+        places = [root / "left" / f"{number:02d}" for number in range(20)]
+        for place in places:
+            touch(place, "1.mp4")
+        for place in places:
+            for other in places:
+                (place / f"to-{other.name}").symlink_to(other)
+        found = load_index(root).samples
+        assert {path.as_posix() for path in map(Path, (s.path for s in found))} >= {f"{p}/1.mp4" for p in places}
+
+    def test_folders_nested_deeper_than_functions(self, tmp_path: Path) -> None:
+        root = folders(tmp_path / "s")
+        places = [f"{root}/left" + "/d" * depth for depth in range(1, 1200)]
+        for place in places:
+            os.mkdir(place)
+        file = Path(places[-1], "1.mp4")
+        file.touch()
+        try:
+            assert len(load_index(root).samples) == 9
+        finally:  # the clean-up of pytest calls a function for every level
+            file.unlink()
+            for place in reversed(places):
+                os.rmdir(place)
