@@ -7,6 +7,8 @@ from pathlib import Path
 from fixformer.data.listing.escapes import unescape
 from fixformer.data.listing.index import IndexOptions, ListingError
 
+MOST_DIGITS = 18  # all numbers of 64 bits; Python refuses to read one of thousands of digits
+
 
 def read_text(path: Path) -> str:
     """The text of an annotation file."""
@@ -17,6 +19,11 @@ def read_text(path: Path) -> str:
         raise ListingError(f"{path} is not UTF-8 text ({where}); save it as UTF-8.") from None
     except OSError as error:
         raise ListingError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text is; None for any other text, and for one of more digits than anything is counted with."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def read_lines(path: Path, has_escapes: bool = False) -> list[str]:

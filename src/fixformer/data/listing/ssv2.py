@@ -6,7 +6,7 @@ from typing import Any
 
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_names, read_text, strip_brackets
+from fixformer.data.listing.label_files import read_names, read_text, strip_brackets, whole_number
 
 ANNOTATION_FOLDERS = ("", "labels", "annotations")
 SPLIT_FILES = {"train": "*train.json", "val": "*validation.json", "test": "*test.json"}
@@ -39,7 +39,7 @@ def read_labels(path: Path) -> list[str]:
     table = _read_json(path)
     if not isinstance(table, dict):
         raise ListingError(f"{path} must map label names to numbers.")
-    odd = next(((name, number) for name, number in table.items() if not str(number).isdecimal()), None)
+    odd = next(((name, number) for name, number in table.items() if whole_number(str(number)) is None), None)
     if odd:
         raise ListingError(f"label {odd[0]!r} in {path} has {odd[1]!r} in place of a number.")
     numbers = sorted((int(number), name) for name, number in table.items())

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from fixformer.data.listing.escapes import ESCAPED_COLUMN, unescape
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_lines, read_names, read_text
+from fixformer.data.listing.label_files import read_lines, read_names, read_text, whole_number
 from fixformer.data.listing.split import split_by_seed, split_of_name
 from fixformer.errors import SettingsConflict
 
@@ -115,7 +115,7 @@ def load_lsa64(root: Path, options: IndexOptions) -> Index:
     samples = []
     for row in rows:
         frames = row.get("frames", "")
-        if frames and not frames.isdecimal():
+        if frames and whole_number(frames) is None:
             raise ListingError(f"frames {frames!r} of {row['path']!r} in {table.path} is not a number.")
         label = _number(row["class"], number, table)
         split = "test" if row["subject"] in LSA64_TEST_SIGNERS else "train"
@@ -136,14 +136,14 @@ def _label_names(tables: list[Table]) -> list[str]:
             names.add(text)
             if (
                 label != name
-                and row[label].isdecimal()
-                and numbers.setdefault(text, int(row[label])) != int(row[label])
+                and (number := whole_number(row[label])) is not None
+                and numbers.setdefault(text, number) != number
             ):
                 raise ListingError(f"label {text!r} has two numbers in {table.path}: {numbers[text]} and {row[label]}.")
     names.discard("")
     if all(name in numbers for name in names):
         return sorted(names, key=lambda name: numbers[name])
-    return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
+    return sorted(names, key=int) if all(whole_number(name) is not None for name in names) else sorted(names)
 
 
 def _require_columns(tables: list[Table]) -> None:
@@ -186,7 +186,7 @@ def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[S
             id=row.get("id") or name,
             start=start,
             end=end,
-            frames=int(frames) if frames.isdecimal() else None,
+            frames=whole_number(frames),
             group=(row[group_column] or None) if group_column else None,
         )
 
@@ -194,8 +194,9 @@ def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[S
 def _number(name: str, number: dict[str, int], table: Table) -> int:
     if name == "":
         return UNLABELLED
-    if name not in number and name.isdecimal() and int(name) < len(number):
-        return int(name)  # the table has numbers, and the names are in a file of labels
+    listed = whole_number(name)
+    if name not in number and listed is not None and listed < len(number):
+        return listed  # the table has numbers, and the names are in a file of labels
     if name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     return number[name]
