@@ -192,7 +192,7 @@ def test_a_checkpoint_that_no_run_made_needs_data() -> None:
 
 def test_an_evaluation_that_cannot_be_written(trained: TrainResult, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").mkdir()
-    with pytest.raises(UserError, match=rf"{tmp_path} \(Is a directory\)"):
+    with pytest.raises(UserError, match=rf"{tmp_path}/evaluation\.json: Is a directory"):
         write_evaluation(trained.evaluation, tmp_path)
 
 

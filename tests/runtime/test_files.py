@@ -1,11 +1,31 @@
 """Atomic writes: whole or absent."""
 
+import errno
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from fixformer.errors import UserError
-from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink, replacing, write_json
+from fixformer.runtime.files import (
+    MARK,
+    appending,
+    cache_directory,
+    check_writable,
+    is_output,
+    make_output,
+    new_directory,
+    read_records,
+    remove_temporary_files,
+    replace_symlink,
+    replacing,
+    shortened,
+    write_json,
+    write_text,
+    writer_of,
+)
 
 
 def write_half_and_fail(path: Path) -> None:
@@ -57,3 +77,109 @@ def test_sweeping_removes_the_leftovers_and_nothing_else(tmp_path: Path) -> None
     (tmp_path / "step").mkdir()
     remove_temporary_files(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step"]
+
+
+def full_disk(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(UserError, match=rf"{tmp_path}/result\.json: No space left on device; free some space"):
+        write_json(tmp_path / "result.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_as_long_as_they_can_be(tmp_path: Path) -> None:
+    for name in ("n" * 255, "é" * 127, "👩" * 63):
+        write_text(tmp_path / name, "text")
+        assert (tmp_path / name).read_text() == "text"
+        assert len(os.fsencode(shortened(f"check-{name}", room=4))) <= 251
+    assert shortened("short", room=4) == "short"
+    assert shortened(os.fsdecode(b"\xe9" * 300), room=4) == ""
+
+
+class TestCheckWritable:
+    @pytest.mark.parametrize("name", ["n" * 256, "file", "file/below", "loop", "loop/below", "/proc/none/such"])
+    def test_what_cannot_be_made(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "file").write_text("")
+        (tmp_path / "loop").symlink_to("loop")
+        with pytest.raises(UserError, match="cannot be written"):
+            check_writable(tmp_path / name)
+
+    def test_what_can_be_is_not_made_yet(self, tmp_path: Path) -> None:
+        check_writable(tmp_path / "a" / "b")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestOutputs:
+    def test_the_directory_and_those_made_for_it_are_marked(self, tmp_path: Path) -> None:
+        make_output(tmp_path / "runs" / "one", "train")
+        assert is_output(tmp_path / "runs")
+        assert writer_of(tmp_path / "runs" / "one") == "train"
+        assert not is_output(tmp_path / "nothing")
+        assert writer_of(tmp_path) is None
+
+    def test_a_folder_of_outputs_only_is_one(self, tmp_path: Path) -> None:
+        (tmp_path / "mine").mkdir()
+        make_output(tmp_path / "mine" / "one", "train")
+        assert is_output(tmp_path / "mine")
+        (tmp_path / "mine" / "video.mp4").write_text("")
+        assert not is_output(tmp_path / "mine")
+
+    def test_a_directory_with_content_is_not_claimed(self, tmp_path: Path) -> None:
+        (tmp_path / "video.mp4").write_text("")
+        make_output(tmp_path, "check")
+        assert not is_output(tmp_path)
+
+    def test_an_empty_one_is(self, tmp_path: Path) -> None:
+        (tmp_path / ".lock").write_text("")
+        make_output(tmp_path, "check")
+        assert is_output(tmp_path)
+
+    def test_a_mark_that_is_no_file_is_not_read(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / MARK)
+        assert writer_of(tmp_path) is None
+        assert is_output(tmp_path)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    size: int = 0
+
+
+class TestRecords:
+    def test_rows_survive_a_line_that_was_cut_off(self, tmp_path: Path) -> None:
+        path = tmp_path / "deep" / "rows.jsonl"
+        with appending(path) as add:
+            add(Row("caf\udce9", 1))
+            add(Row("b"))
+        with path.open("a") as file:
+            file.write('{"name": "c')
+        with appending(path) as add:
+            add(Row("d", 4))
+        assert list(read_records(path, Row)) == [Row("caf\udce9", 1), Row("b"), Row("d", 4)]
+
+    def test_what_is_no_row_is_left_out(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        lines = [b"", b"[1]", b"null", b'{"name": 5}', b'{"name": "x", "more": 1}', b"\xff\xfe", b"[" * 100_000]
+        path.write_bytes(b"\n".join([*lines, b'{"name": "good"}']))
+        assert list(read_records(path, Row)) == [Row("good")]
+        assert list(read_records(tmp_path / "absent", Row)) == []
+
+    def test_a_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(UserError, match="No space left on device"), appending(Path("/dev/full")) as add:
+            add(Row("a"))
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIXFORMER_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(UserError):
+        check_writable(cache_directory())

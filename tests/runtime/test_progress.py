@@ -31,3 +31,8 @@ def test_a_terminal_gets_a_bar() -> None:
     assert "counting black sheep" in text
     assert "3/3" in text
     assert "━" in text
+
+
+def test_a_name_in_the_description_is_not_markup() -> None:
+    program = "from fixformer.runtime.progress import progress\nwith progress('[red]\\x1b[5m') as report: report(1, 1)"
+    assert r"[red]\x1b[5m" in shown_on_a_terminal(program)

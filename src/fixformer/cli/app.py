@@ -36,6 +36,7 @@ from fixformer.cli.arguments import (
 )
 from fixformer.cli.commands import Commands, before_files
 from fixformer.errors import Interrupted, SettingsConflict, UsageError, UserError, explain
+from fixformer.runtime.console import note, printable, show
 
 commands = Commands(
     "Video classification whose cost grows linearly with the length and resolution of the video.",
@@ -154,11 +155,11 @@ def recipes(name: Annotated[str, "RECIPE"] = "") -> None:
     from fixformer.config.recipes import RECIPES, describe_recipe
 
     if name:
-        print(describe_recipe(name))
+        show(describe_recipe(name))
         return
     for known in RECIPES:
         summary = describe_recipe(known).partition("\n\n")[0].replace("\n", " ")
-        print(f"{known:16}{summary}")
+        show(f"{known:16}{summary}")
 
 
 @commands.add("eval")
@@ -271,11 +272,11 @@ def _print_once(result: object) -> None:
     from fixformer.runtime.console import print_json
 
     if _is_main():
-        print_json(result) if isinstance(result, dict) else print(result)
+        print_json(result) if isinstance(result, dict) else show(str(result))
 
 
 def _print_error(message: object) -> None:
-    print(f"fixformer: {message}", file=sys.stderr, flush=True)
+    note(f"fixformer: {printable(str(message))}")
 
 
 def _print_error_once(error: object) -> None:

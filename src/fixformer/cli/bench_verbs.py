@@ -172,12 +172,14 @@ def _deliver(
     show: Callable[[dict[str, Any]], None] | None,
     draw: Callable[[dict[str, Any], Path], None] | None = None,
 ) -> None:
-    """Write the JSON to `out`, draw the figure beside it, and print the result: with `show`, or else as JSON."""
+    """Print the result with `show`, or else as JSON; write the JSON to `out`, and draw the figure beside it."""
     from fixformer.runtime.console import print_json
+    from fixformer.runtime.figures import optional
     from fixformer.runtime.files import write_json
 
+    (show or print_json)(result)
     if out:
         write_json(out, result)
         if draw:
-            draw(result, out.with_suffix(".png"))
-    (show or print_json)(result)
+            with optional(str(out.with_suffix(".png"))):
+                draw(result, out.with_suffix(".png"))

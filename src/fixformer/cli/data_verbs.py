@@ -1,6 +1,6 @@
 """The verbs on data sets: check and prepare."""
 
-import sys
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -38,20 +38,22 @@ def check(
     """
     from fixformer.data.audit import check as audit
     from fixformer.data.audit.check_report import report_json, report_lines, write_report
-    from fixformer.runtime.console import print_json
+    from fixformer.runtime.console import note, print_json, show
+    from fixformer.runtime.files import check_writable, shortened
 
+    directory = out or Path(shortened(f"check-{os.path.basename(os.path.realpath(data))}"))
+    check_writable(directory)
     report = audit.check(
         data, kind=kind, videos=videos, labels=labels, min_frames=min_frames, workers=workers, again=again
     )
     if json:
         print_json(report_json(report))
     else:
-        print("\n".join(report_lines(report, SHOWN_ITEMS)))
-    directory = out or Path(f"check-{Path(data).resolve().name}")
-    write_report(report, directory)
-    print(f"written: {directory}/report.json, report.txt, histograms.png", file=sys.stderr)
+        show("\n".join(report_lines(report, SHOWN_ITEMS)))
+    names = write_report(report, directory)
+    note(f"written: {directory}/{', '.join(names)}")
     if not report.usable:
-        raise UserError(f"{data} is unusable: {report.reasons[0]}.")
+        raise UserError(f"{data} is unusable: {report.reasons[0].rstrip('.')}.")
 
 
 def prepare(
@@ -88,7 +90,7 @@ def prepare(
         json: print JSON.
     """
     from fixformer.data.prepare import prepare as preparing
-    from fixformer.runtime.console import print_json
+    from fixformer.runtime.console import note, print_json, printable, show
 
     report = preparing.prepare(
         src,
@@ -107,10 +109,10 @@ def prepare(
     if json:
         print_json(asdict(report))
     else:
-        print(f"{report.videos:,} videos, {report.bytes / 2**20:,.1f} MiB in {report.dst}")
+        show(f"{report.videos:,} videos, {report.bytes / 2**20:,.1f} MiB in {report.dst}")
         for path, problem in report.failed:
-            print(f"failed: {path}: {problem}", file=sys.stderr)
+            note(f"failed: {printable(path)}: {printable(problem)}")
         if report.missing:
-            print(f"missing: {len(report.missing)} listed files, first {report.missing[0]}", file=sys.stderr)
+            note(f"missing: {len(report.missing)} listed files, first {printable(report.missing[0])}")
     if not report.videos:
         raise UserError(f"nothing was prepared: none of {len(report.failed)} videos in {src} could be encoded.")

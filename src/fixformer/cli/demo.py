@@ -6,7 +6,6 @@ writes one report about it all.
 
 import shlex
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from fixformer.evaluation.examples import Example, examples_chart, make_example
 from fixformer.evaluation.predictor import load as load_classifier
 from fixformer.evaluation.report import embedded, write_report
 from fixformer.evaluation.result import Evaluation
-from fixformer.runtime.figures import can_draw
+from fixformer.runtime.console import note, printable, show
+from fixformer.runtime.figures import optional
 from fixformer.runtime.progress import progress
 from fixformer.training.log import read_log
 from fixformer.training.run import train
@@ -39,7 +39,9 @@ def main() -> None:
     train("demo", data=HOME / "motions", output=HOME / "run")
     evaluation = _evaluate()
     examples = _classify(index)
-    shown = embedded(examples_chart(examples), "Examples") if can_draw() else ""
+    shown = ""
+    with optional("the pictures of the examples"):
+        shown = embedded(examples_chart(examples), "Examples")
     write_report(
         evaluation,
         HOME,
@@ -48,14 +50,14 @@ def main() -> None:
         extra=f"<h2>Examples</h2>{shown}",
     )
     minutes = (time.monotonic() - begin) / 60
-    print(
+    show(
         f"\n{evaluation.metrics.video_top1:.1%} of the held-out clips are classified correctly; {minutes:.1f} minutes."
     )
-    print(f"Report: {HOME / 'report.html'}")
+    show(f"Report: {HOME / 'report.html'}")
 
 
 def _show_command(command: str) -> None:
-    print(f"\n$ {command}", file=sys.stderr, flush=True)
+    note(f"$ {command}")
 
 
 def _make_data(target: Path) -> Index:
@@ -70,7 +72,7 @@ def _evaluate() -> Evaluation:
     _show_command(f"fixformer eval {HOME}/run --views 2x3 --output {HOME}/evaluation")
     with progress("scoring videos") as report:
         evaluation = evaluate(HOME / "run", views="2x3", output=HOME / "evaluation", progress=report)
-    print(evaluation)
+    show(str(evaluation))
     return evaluation
 
 
@@ -82,7 +84,7 @@ def _classify(index: Index) -> list[Example]:
     examples = [make_example(classifier, sample.path, index.labels[sample.label]) for sample in chosen]
     for example in examples:
         print_prediction(example.prediction)
-        print(f"  true label: {example.truth}")
+        show(f"  true label: {printable(str(example.truth))}")
     return examples
 
 

@@ -1,13 +1,13 @@
 """The results of `fixformer bench` and of `fixformer cost --table` for people."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from fixformer.runtime.console import console, print_json
-from fixformer.runtime.files import check_writable, write_json, write_text
+from fixformer.runtime.console import console, note, print_json, show
+from fixformer.runtime.figures import optional
+from fixformer.runtime.files import check_writable, make_output, write_json, write_text
 
 
 def print_model_speed(result: dict[str, Any]) -> None:
@@ -140,12 +140,13 @@ def print_paper_tables(out: Path | None = None, as_json: bool = False) -> None:
     if out is not None:
         check_writable(out)
     tables = paper_tables()
+    print_json(tables) if as_json else show(tables_markdown(tables))
     if out is not None:
-        plot_figure_1(tables, out / "paper_figure_1.png")
+        make_output(out, "cost")
         write_json(out / "paper_tables.json", tables)
         write_text(out / "paper_tables.md", tables_markdown(tables))
-        print(f"wrote paper_tables.md, paper_tables.json and paper_figure_1.png to {out}", file=sys.stderr)
-    if as_json:
-        print_json(tables)
-    else:
-        print(tables_markdown(tables))
+        names = "paper_tables.json, paper_tables.md"
+        with optional("paper_figure_1.png"):
+            plot_figure_1(tables, out / "paper_figure_1.png")
+            names += ", paper_figure_1.png"
+        note(f"written: {out}/{names}")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from fixformer.errors import UserError, suggestion
+from fixformer.models.cost import Cost
 from fixformer.models.model_table import read_model_table
-from fixformer.runtime.console import console, print_json
+from fixformer.runtime.console import console, print_json, printable, show
 
 if TYPE_CHECKING:  # torch is not needed to list the models
     from fixformer.evaluation.predictor import Prediction
@@ -54,9 +55,10 @@ def print_cost(cost: "Cost", as_json: bool = False) -> None:
 
 def print_prediction(prediction: "Prediction") -> None:
     """The best guesses as bars."""
-    print(f"{prediction.file} ({prediction.views} views)")
+    show(f"{printable(prediction.file)} ({prediction.views} views)")
     for guess in prediction.guesses:
-        print(f"  {guess.probability:6.1%} {'█' * round(30 * guess.probability):<30} {guess.label}")
+        bar = "█" * round(30 * guess.probability)
+        show(f"  {guess.probability:6.1%} {bar:<30} {printable(guess.label)}")
 
 
 def _numbers(params: int, macs: int, activations: int) -> tuple[str, str, str]:

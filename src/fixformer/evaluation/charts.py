@@ -3,13 +3,12 @@
 from typing import Any
 
 from fixformer.evaluation.result import Evaluation
-from fixformer.runtime.figures import new_figure, png_bytes
+from fixformer.runtime.figures import drawable, new_figure, png_bytes
 
 Rows = list[dict[str, Any]]
 # With more classes the names beside a confusion matrix would overlap.
 MOST_NAMES = 64
-# Text options for class names; without parse_math=False, dollar signs would start a formula.
-NAMES: dict[str, Any] = {"fontsize": 7, "parse_math": False}
+NAME_SIZE = 7  # points, of class names
 
 
 def confusion_chart(evaluation: Evaluation) -> bytes:
@@ -23,8 +22,9 @@ def confusion_chart(evaluation: Evaluation) -> bytes:
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted", ylabel="true", title="videos by class")
     if len(counts) <= MOST_NAMES:
-        axes.set_xticks(range(len(counts)), evaluation.labels, rotation=90, **NAMES)
-        axes.set_yticks(range(len(counts)), evaluation.labels, **NAMES)
+        names = [drawable(label) for label in evaluation.labels]
+        axes.set_xticks(range(len(counts)), names, rotation=90, fontsize=NAME_SIZE)
+        axes.set_yticks(range(len(counts)), names, fontsize=NAME_SIZE)
     figure.colorbar(image, shrink=0.7, label="fraction of the true class")
     return png_bytes(figure)
 
@@ -35,7 +35,7 @@ def recall_chart(evaluation: Evaluation) -> bytes:
     known = sorted((recall, name) for recall, name in pairs if recall is not None)
     figure, axes = new_figure(size=(7, min(max(2.0, 0.2 * len(known) + 1), 40)))
     axes.barh(range(len(known)), [recall for recall, _ in known], color="#3b6ea5")
-    axes.set_yticks(range(len(known)), [name for _, name in known], **NAMES)
+    axes.set_yticks(range(len(known)), [drawable(name) for _, name in known], fontsize=NAME_SIZE)
     axes.set(xlim=(0, 1), xlabel="recall")
     axes.invert_yaxis()
     return png_bytes(figure)

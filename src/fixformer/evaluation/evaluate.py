@@ -17,8 +17,9 @@ from fixformer.evaluation.result import Evaluation, Failure, summarise
 from fixformer.evaluation.scoring import score_split
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
+from fixformer.runtime.console import note
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
-from fixformer.runtime.files import check_writable, write_json, write_text
+from fixformer.runtime.files import check_writable, make_output, write_json, write_text
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import NEVER_STOP, StopRequest
@@ -167,11 +168,10 @@ def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None =
     """Write evaluation.json, predictions.jsonl, report.html and its charts; `log`: rows of the run, for its curves."""
     rows = "".join(json.dumps(asdict(video)) + "\n" for video in evaluation.videos)
     try:
+        make_output(output, "eval")
         write_json(output / "evaluation.json", evaluation.to_json())
         write_text(output / "predictions.jsonl", rows)
         write_report(evaluation, output, log=log)
-    except OSError as error:
-        raise UserError(
-            f"the evaluation cannot be written to {output} ({error.strerror or error}); free some space or choose "
-            "another directory."
-        ) from None
+    except UserError:
+        note(f"not written: {evaluation}")  # scoring may have taken hours
+        raise

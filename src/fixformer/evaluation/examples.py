@@ -10,9 +10,9 @@ import numpy as np
 
 from fixformer.config import ClipSpec
 from fixformer.data.clips.views import file_views
-from fixformer.evaluation.charts import NAMES
+from fixformer.evaluation.charts import NAME_SIZE
 from fixformer.evaluation.predictor import Classifier, Prediction
-from fixformer.runtime.figures import new_figure, png_bytes
+from fixformer.runtime.figures import drawable, new_figure, png_bytes
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _draw_guesses(axes: Any, example: Example) -> None:
     colours = ["#2e8b57" if guess.label == example.truth else "#9aa7b5" for guess in guesses]
     axes.barh(range(len(guesses)), [guess.probability for guess in guesses], color=colours)
     for row, guess in enumerate(guesses):
-        axes.text(0.02, row, f"{guess.label}  {guess.probability:.0%}", va="center", **NAMES)
+        axes.text(0.02, row, f"{drawable(guess.label)}  {guess.probability:.0%}", va="center", fontsize=NAME_SIZE)
     axes.set(xlim=(0, 1), xticks=[], yticks=[])
     if example.truth is not None:
-        axes.set_title(f"true: {example.truth}", loc="left", **NAMES)
+        axes.set_title(f"true: {drawable(example.truth)}", loc="left", fontsize=NAME_SIZE)

@@ -1,13 +1,13 @@
 """A self-contained HTML report: metrics, protocol, training curves, confusions and failures."""
 
-import sys
 from base64 import b64encode
 from html import escape
 from pathlib import Path
 
 from fixformer.evaluation.charts import Rows, confusion_chart, recall_chart, training_chart
 from fixformer.evaluation.result import Evaluation
-from fixformer.runtime.figures import can_draw
+from fixformer.runtime.console import note, printable
+from fixformer.runtime.figures import can_draw, optional
 from fixformer.runtime.files import replacing, write_text
 
 STYLE = """
@@ -21,31 +21,41 @@ table{border-collapse:collapse} td,th{padding:.2rem .8rem .2rem 0;text-align:lef
 def write_report(
     evaluation: Evaluation, output: Path, *, log: Rows | None = None, title: str = "Evaluation", extra: str = ""
 ) -> Path:
-    """report.html and its charts as PNG files; without matplotlib the report has no charts.
+    """report.html and its charts as PNG files; charts that cannot be drawn are left out.
 
     Args:
         log: rows of the run's log, for the training curves.
         extra: HTML that is appended to the page.
     """
     charts: dict[str, bytes] = {}
-    if can_draw():
-        curves = training_chart(log) if log else None
-        charts = {"curves": curves} if curves else {}
-        charts |= {"confusion": confusion_chart(evaluation), "classes": recall_chart(evaluation)}
+    if not can_draw():
+        note('the report has no charts; install matplotlib: pip install "fixformer[plots]"')
     else:
-        print('the report has no charts; install matplotlib: pip install "fixformer[plots]"', file=sys.stderr)
-    for name, png in charts.items():
-        with replacing(output / f"{name}.png") as temporary:
-            temporary.write_bytes(png)
+        with optional("the charts of the report"):
+            charts = _charts(evaluation, log)
+            for name, png in charts.items():
+                with replacing(output / f"{name}.png") as temporary:
+                    temporary.write_bytes(png)
     titles = {"curves": "Training", "confusion": "Confusion matrix", "classes": "Classes"}
     images = "".join(f"<h2>{titles[name]}</h2>{embedded(png, titles[name])}" for name, png in charts.items())
     body = _metrics(evaluation) + images + _mistakes(evaluation) + _failures(evaluation) + extra
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{text(title)}</title><style>{STYLE}</style>'
     path = output / "report.html"
     write_text(
-        path, f"<!doctype html><html lang=en><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
+        path, f"<!doctype html><html lang=en><head>{head}</head><body><h1>{text(title)}</h1>{body}</body></html>\n"
     )
     return path
+
+
+def text(value: object) -> str:
+    """Any text as it is shown in the page: nothing in it is taken for HTML or commands."""
+    return escape(printable(str(value)))
+
+
+def _charts(evaluation: Evaluation, log: Rows | None) -> dict[str, bytes]:
+    curves = training_chart(log) if log else None
+    charts = {"curves": curves} if curves else {}
+    return {**charts, "confusion": confusion_chart(evaluation), "classes": recall_chart(evaluation)}
 
 
 def _metrics(evaluation: Evaluation) -> str:
@@ -60,7 +70,7 @@ def _metrics(evaluation: Evaluation) -> str:
     return (
         f'<p class="big">{m.video_top1:.2%} <span class="small">top-1 of {protocol.scored} videos '
         f"({protocol.listed} listed)</span></p><table>{table}</table>"
-        f'<p class="small">{escape(str(protocol))}<br>{escape(protocol.model)}, step {protocol.step}</p>'
+        f'<p class="small">{text(protocol)}<br>{text(protocol.model)}, step {protocol.step}</p>'
     )
 
 
@@ -68,8 +78,8 @@ def _mistakes(evaluation: Evaluation) -> str:
     if not evaluation.mistakes:
         return "<h2>Mistakes</h2><p>None.</p>"
     rows = "".join(
-        f"<tr><td>{escape(found.label)}</td><td>{escape(found.taken_for)}</td><td>{len(found.files)}</td>"
-        f"<td>{'<br>'.join(f'<code>{escape(name)}</code>' for name in found.files)}</td></tr>"
+        f"<tr><td>{text(found.label)}</td><td>{text(found.taken_for)}</td><td>{len(found.files)}</td>"
+        f"<td>{'<br>'.join(f'<code>{text(name)}</code>' for name in found.files)}</td></tr>"
         for found in evaluation.mistakes
     )
     head = "<tr><th>true</th><th>taken for</th><th>videos</th><th>files</th></tr>"
@@ -80,7 +90,7 @@ def _failures(evaluation: Evaluation) -> str:
     if not evaluation.failures:
         return ""
     rows = "".join(
-        f"<tr><td><code>{escape(found.path)}</code></td><td>{escape(found.message)}</td></tr>"
+        f"<tr><td><code>{text(found.path)}</code></td><td>{text(found.message)}</td></tr>"
         for found in evaluation.failures
     )
     return f"<h2>Not scored: {len(evaluation.failures)} videos</h2><table>{rows}</table>"
@@ -88,4 +98,4 @@ def _failures(evaluation: Evaluation) -> str:
 
 def embedded(png: bytes, title: str) -> str:
     """An image inside the page."""
-    return f'<img alt="{escape(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'
+    return f'<img alt="{text(title)}" src="data:image/png;base64,{b64encode(png).decode()}">'

@@ -18,6 +18,7 @@ from fixformer.evaluation.metrics import (
 )
 from fixformer.evaluation.scores import Scores
 from fixformer.models.checkpoint import CheckpointInfo
+from fixformer.runtime.console import printable
 
 # Failures that are printed; the JSON has all.
 MOST_FAILURES = 10
@@ -110,7 +111,7 @@ class Evaluation:
         ]
         if len(self.failures) > MOST_FAILURES:
             lines.append(f"  and {len(self.failures) - MOST_FAILURES} more, see `failures` in the JSON")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def summarise(

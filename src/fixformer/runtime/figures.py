@@ -1,19 +1,44 @@
-"""Figures in one style, with matplotlib imported only when one is drawn."""
+"""Figures in one style, with matplotlib imported only when one is drawn. Every figure is optional: see `optional`."""
 
 import io
+import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from fixformer.errors import MissingExtra
+from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import replacing
+
+MOST_LETTERS = 60  # of a name in a figure: more would leave no room for what it names
 
 
 def can_draw() -> bool:
     """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
+
+
+@contextmanager
+def optional(what: str) -> Iterator[None]:
+    """Go on without a figure that cannot be drawn or written, and say so: results never depend on their pictures.
+
+    matplotlib raises these for fonts and texts it cannot draw; without it, `new_figure` raises a `UserError`.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, OSError) as error:
+        note(f"without {what}: {error}")
+
+
+def drawable(name: str) -> str:
+    """A name as text in a figure: any name can be drawn, on one line, and dollar signs do not begin a formula."""
+    text = printable(name)
+    if len(text) > MOST_LETTERS:  # names that begin alike may end differently
+        text = f"{text[: MOST_LETTERS // 2]}…{text[1 - MOST_LETTERS // 2 :]}"
+    return text.replace("$", r"\$")
 
 
 def new_figure(
@@ -32,6 +57,8 @@ def new_figure(
         size: (width, height) of the whole figure in inches; 5.0 x 3.6 per panel by default.
         grid: draw grid lines and leave out the frame, as suits a plot of curves but not an image.
     """
+    # where the home is read only it uses a temporary directory, and warns of that in two long lines
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -60,4 +87,5 @@ def png_bytes(figure: Any) -> bytes:
 def _render(figure: Any, target: Path | IO[bytes], kind: str, dpi: int) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in another script is drawn as boxes
+        warnings.filterwarnings("ignore", "constrained_layout not applied")  # long names overlap what is beside them
         figure.savefig(target, format=kind, dpi=dpi)

@@ -1,4 +1,7 @@
-"""Files: only regular ones are opened, and a file is written under a temporary name, flushed, then renamed."""
+"""Reading regular files, atomic writes, and the marks on directories that hold what this program wrote.
+
+A file is written under a temporary name beside its target, flushed, then renamed.
+"""
 
 import errno
 import json
@@ -6,13 +9,15 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
+from fixformer.config.schema import load
 from fixformer.errors import UserError
 
 _KINDS = {
@@ -76,17 +81,34 @@ def read_bytes(path: str | Path) -> bytes:
         return file.read()
 
 
+T = TypeVar("T")
+
+
+MARK = ".fixformer"
+DATA_WRITERS = frozenset(("prepare",))  # whose output is a data set itself
+# What a full disk says. The error of a write does not name the file, unlike that of opening one.
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_LONGEST_NAME = 255  # bytes, on nearly every file system
+
+
 def cache_directory() -> Path:
     """For data that can be recomputed: `$FIXFORMER_CACHE`, or `fixformer` in the user's cache directory."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("FIXFORMER_CACHE") or Path(base) / "fixformer")
+    chosen, base = os.environ.get("FIXFORMER_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if chosen or base:
+        return Path(chosen or Path(str(base)) / "fixformer")
+    try:
+        return Path.home() / ".cache" / "fixformer"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(os.devnull) / "fixformer"  # cannot be written, which is what nobody may rely on anyway
 
 
 def check_writable(folder: str | Path) -> None:
     """Raise a `UserError` unless a directory is writable or can be created; does not create it."""
     folder = Path(folder)
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     try:
+        with suppress(FileNotFoundError):
+            os.lstat(folder)  # says what is wrong with the name itself: too long, or a link in a circle
         with TemporaryDirectory(prefix=".fixformer-", dir=nearest):
             pass
     except OSError as error:
@@ -98,19 +120,34 @@ def check_writable(folder: str | Path) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`; renamed to `path` when the block succeeds, deleted when it fails."""
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}.") from None
-    # not the process id: processes on several machines may write to one network folder
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    _make_parents(path)
+    # not the process id: processes on several machines may write to one network folder; and not the name of the file,
+    # which may already be as long as a name can be
+    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
+    except OSError as error:
+        if error.errno not in _FULL and error.filename != str(temporary):
+            raise  # of something else that the block does
+        raise _write_error(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _make_parents(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {path.parent}: {error.strerror}.") from None
+
+
+def _write_error(path: Path, error: OSError) -> UserError:
+    advice = "free some space and run it again" if error.errno in _FULL else "choose another place"
+    return UserError(f"cannot write {path}: {error.strerror or error}; {advice}.")
 
 
 @contextmanager
@@ -138,6 +175,55 @@ def replace_symlink(link: str | Path, target: str | Path) -> None:
     temporary.symlink_to(os.path.relpath(target, link.parent))
     temporary.replace(link)
     _flush(link.parent)
+
+
+def shortened(name: str, room: int = 0) -> str:
+    """A name that is not too long for a file name, also after `room` bytes are appended to it."""
+    data = os.fsencode(name)
+    return name if len(data) + room <= _LONGEST_NAME else data[: _LONGEST_NAME - room].decode("utf-8", "ignore")
+
+
+def make_output(directory: str | Path, writer: str) -> None:
+    """Make a directory for the results of a verb, and mark it, so that it is never read as part of a data set.
+
+    So are the directories above it that have to be made. A directory that already holds something is the user's own.
+    """
+    target = Path(directory)
+    new = [path for path in (target, *target.parents) if not os.path.lexists(path)]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the directory {target}: {error.strerror}; choose another.") from None
+    is_empty = all(name.startswith(".") for name in os.listdir(target))
+    for path in {*new, target} if is_empty else new:
+        mark_output(path, writer)
+
+
+def mark_output(directory: str | Path, writer: str) -> None:
+    """Mark a directory as written by a verb."""
+    text = f"{writer}\nwrote this directory (fixformer). Data sets are read without directories that hold this file.\n"
+    write_text(Path(directory) / MARK, text)
+
+
+def writer_of(directory: str | Path) -> str | None:
+    """The verb that wrote a directory; None for any other directory."""
+    path = Path(directory) / MARK
+    if not os.path.isfile(path):
+        return None
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(80).strip() or "fixformer"
+
+
+def is_output(directory: str | Path) -> bool:
+    """Whether a directory holds only what this program wrote: it is marked, or holds marked directories only."""
+    if os.path.lexists(os.path.join(directory, MARK)):
+        return True
+    try:
+        names = [name for name in os.listdir(directory) if not name.startswith(".")]
+    except OSError:
+        return False
+    # not recursive, so that a link to a directory above cannot lead in circles
+    return bool(names) and all(os.path.lexists(os.path.join(directory, name, MARK)) for name in names)
 
 
 def remove_temporary_files(folder: str | Path) -> None:
@@ -176,3 +262,45 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any, *, indent: int | None = 1) -> None:
     """`indent=None` is for large files, which Python then writes several times faster."""
     write_text(path, json.dumps(value, indent=indent) + "\n")
+
+
+@contextmanager
+def appending(path: Path) -> Iterator[Callable[[Any], None]]:
+    """A function that appends a dataclass to a file, as a line of JSON that survives the end of this process."""
+    _make_parents(path)
+    try:
+        is_torn = os.path.isfile(path) and not _ends_with_a_line(path)
+        file = open_file(path, "a", encoding="utf-8")
+    except OSError as error:
+        raise _write_error(path, error) from None
+
+    def add(row: Any) -> None:
+        try:
+            file.write(json.dumps(asdict(row)) + "\n")
+            file.flush()
+        except OSError as error:
+            raise _write_error(path, error) from None
+
+    try:
+        file.write("\n" if is_torn else "")  # after a line that was cut off
+        yield add
+    finally:
+        with suppress(OSError):  # what could not be written now was reported above
+            file.close()
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() in (b"", b"\n")
+
+
+def read_records(path: Path, kind: type[T]) -> Iterator[T]:
+    """The dataclasses that were appended to a file; what is not one, such as a line that was cut off, is left out."""
+    lines = read_text(path, errors="replace").split("\n") if os.path.isfile(path) else ()
+    for line in lines:
+        try:
+            yield load(kind, json.loads(line))
+        except (ValueError, RecursionError):
+            continue

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fixformer.runtime.console import note, printable
+
 LINE_SECONDS = 10.0  # between lines where there is no terminal: often enough to see that work proceeds
 
 
@@ -39,12 +41,13 @@ class LiveReport:
     """A rich progress bar."""
 
     def __init__(self, what: str) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        description = TextColumn("{task.description}", markup=False)  # it may hold a name, such as [red]
+        columns = (description, BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
         self._bar = Progress(*columns, TextColumn("left"), console=Console(stderr=True))
-        self._task = self._bar.add_task(what, total=None)
+        self._task = self._bar.add_task(printable(what), total=None)
 
     def __call__(self, done: int, total: int, what: str | None = None) -> None:
-        self._bar.update(self._task, completed=done, total=total, description=what)
+        self._bar.update(self._task, completed=done, total=total, description=what and printable(what))
 
     def __enter__(self) -> "LiveReport":
         self._bar.start()
@@ -76,7 +79,7 @@ class LineReport:
             self._shown = now
             rate = done / max(now - self._begin, 1e-9)
             left = f", {(total - done) / rate:.0f} s left" if 0 < done < total else ""
-            print(f"{self._what}: {done}/{total}, {rate:.3g}/s{left}", file=sys.stderr, flush=True)
+            note(f"{self._what}: {done}/{total}, {rate:.3g}/s{left}")
 
     def __enter__(self) -> "LineReport":
         return self

@@ -8,7 +8,6 @@ links. With averaged weights, `model.safetensors` is the average and `train.safe
 import hashlib
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,8 @@ from torch import Tensor
 
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import CONFIG, WEIGHTS, CheckpointInfo, read_info, write_model
-from fixformer.runtime.files import (
-    new_directory,
-    open_file,
-    read_text,
-    remove_temporary_files,
-    replace_symlink,
-)
+from fixformer.runtime.console import note
+from fixformer.runtime.files import new_directory, open_file, read_text, remove_temporary_files, replace_symlink
 
 TENSORS, STATE, MANIFEST = "train.safetensors", "train.json", "manifest.json"
 
@@ -121,7 +115,7 @@ class CheckpointStore:
         problem = damage(path)
         if problem is None:
             return False
-        print(f"fixformer: {path} is damaged ({problem}); using the checkpoint before it.", file=sys.stderr)
+        note(f"fixformer: {path} is damaged ({problem}); using the checkpoint before it.")
         aside = path.with_name(f"damaged-{path.name}")
         shutil.rmtree(aside, ignore_errors=True)
         path.rename(aside)

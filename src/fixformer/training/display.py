@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fixformer.runtime.console import note, printable_lines
 from fixformer.runtime.progress import LINE_SECONDS, LineReport, Report
 from fixformer.training.log import Row
 
@@ -50,14 +51,14 @@ class Lines(Display):
         return LineReport("scoring videos", at_end=False)
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        note(text)
 
 
 class LiveBar(Display):
     """A progress bar with the newest numbers under it; evaluations and notes scroll above."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)  # names may look like markup
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -91,7 +92,7 @@ class LiveBar(Display):
         return report
 
     def note(self, text: str) -> None:
-        self._live.console.print(text, markup=False)
+        self._live.console.print(printable_lines(text))
 
     def close(self) -> None:
         self._live.stop()

@@ -1,7 +1,6 @@
 """`fixformer train`: from a recipe, a data set and overrides to a trained checkpoint."""
 
 import os
-import sys
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
+from fixformer.runtime.console import note
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import check_writable
 from fixformer.runtime.locks import locked
@@ -31,6 +31,7 @@ from fixformer.training.initialise import build_model, check_batch_division, che
 from fixformer.training.learner import Learner
 from fixformer.training.log import read_log
 from fixformer.training.plan import Plan, make_plan
+from fixformer.training.run_notes import run_notes
 from fixformer.training.run_record import RUN_FILE, RunRecord
 from fixformer.training.trainer import Trainer
 
@@ -155,10 +156,8 @@ def _run(
     display = make_display(world.is_main)
     record = RunRecord.of(config, index, world.size)
     checkpoint = world.on_main_process(lambda: find_checkpoint_to_resume(record, resume=resume, fork=fork))
-    missing = index.missing_in("train")
-    if missing:
-        listed = len(index.split("train")) + len(missing)
-        display.note(f"{len(missing)} of {listed} listed training videos are missing, first {missing[0].path}")
+    for text in run_notes(config, index) if world.is_main else ():
+        display.note(text)
 
     model = build_model(config, len(index.labels))
     if config.init and checkpoint is None:
@@ -199,7 +198,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
             return None
         stored = RunRecord.from_checkpoint(checkpoint, record.config)
         unknown = "" if stored.data else ", which does not say which training videos it used: assuming the same"
-        print(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}", file=sys.stderr)
+        note(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}")
     differences = stored.changes_to(record)
     if differences and not fork:
         raise UserError(

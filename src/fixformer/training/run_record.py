@@ -15,7 +15,7 @@ from fixformer.data.listing import Index
 from fixformer.data.listing.index import order_digest
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import read_info
-from fixformer.runtime.files import read_json, write_json
+from fixformer.runtime.files import make_output, read_json, write_json
 from fixformer.runtime.pools import affordable_workers
 from fixformer.training.checkpoint_store import read_state
 
@@ -66,12 +66,8 @@ class RunRecord:
 
     def write(self, home: Path) -> None:
         values: dict[str, Any] = {"config": dump(self.config), "labels": self.labels, **self.state()}
-        try:
-            write_json(home / RUN_FILE, values)
-        except OSError as error:
-            raise UserError(
-                f"the output directory {home} cannot be written ({error.strerror}); choose another."
-            ) from None
+        make_output(home, "train")
+        write_json(home / RUN_FILE, values)
 
     def changes_to(self, new: "RunRecord") -> list[str]:
         """What differs in another run and matters, as `name: old -> new`. Other labels are a `UserError`."""

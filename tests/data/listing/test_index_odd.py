@@ -33,6 +33,12 @@ class TestLists:
         with pytest.raises(ListingError, match="nothing is listed"):
             load_index(touch(tmp_path, "train.txt") / "train.txt", kind="list")
 
+    @pytest.mark.parametrize("digits", [7, 17, 5000])
+    def test_absurd_labels(self, tmp_path: Path, digits: int) -> None:
+        (touch(tmp_path, "1.mp4") / "train.txt").write_text(f"1.mp4 9 {'9' * digits}\n")
+        with pytest.raises(ListingError, match="label"):
+            load_index(tmp_path / "train.txt", kind="list")
+
 
 class TestGroups:
     @pytest.mark.parametrize("begin", ["path,group\n./", "\ufeffpath,group\n", "path,group\n{root}/"])

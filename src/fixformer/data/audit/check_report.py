@@ -10,8 +10,9 @@ import numpy as np
 
 from fixformer.data.audit.issues import Issue
 from fixformer.data.audit.probe import FileProbe
-from fixformer.runtime.figures import new_figure, save_figure
-from fixformer.runtime.files import write_json, write_text
+from fixformer.runtime.console import printable
+from fixformer.runtime.figures import drawable, new_figure, optional, save_figure
+from fixformer.runtime.files import make_output, write_json, write_text
 
 MOST_SIZES = 10  # frame sizes in a summary; a set from the web has hundreds
 
@@ -34,11 +35,16 @@ class CheckReport:
         return not self.reasons
 
 
-def write_report(report: CheckReport, directory: Path) -> None:
-    """report.json, report.txt and histograms.png; the histograms last, because they need an optional package."""
+def write_report(report: CheckReport, directory: Path) -> list[str]:
+    """report.json, report.txt and, if it can be drawn, histograms.png; returns the names of those that were written."""
+    make_output(directory, "check")
     write_json(directory / "report.json", report_json(report))
     write_text(directory / "report.txt", "\n".join(report_lines(report)) + "\n")
-    draw_histograms(report, directory / "histograms.png")
+    names = ["report.json", "report.txt"]
+    with optional("histograms.png"):
+        draw_histograms(report, directory / "histograms.png")
+        names.append("histograms.png")
+    return names
 
 
 def report_json(report: CheckReport) -> dict[str, Any]:
@@ -85,7 +91,11 @@ def _tally(values: Iterator[str]) -> dict[str, int]:
 
 
 def report_lines(report: CheckReport, most: int | None = None) -> Iterator[str]:
-    """The report as text, with at most this many items of each issue."""
+    """The report as lines of text, with at most this many items of each issue."""
+    return map(printable, _lines(report, most))
+
+
+def _lines(report: CheckReport, most: int | None) -> Iterator[str]:
     verdict = "usable" if report.usable else "UNUSABLE"
     yield f"{report.data} ({report.kind}, {len(report.labels)} classes): {verdict}"
     yield from (f"  because {reason}" for reason in report.reasons)
@@ -130,5 +140,5 @@ def draw_histograms(report: CheckReport, path: Path) -> None:
         classes.step(range(len(counts)), sorted(counts.values(), reverse=True), where="mid", label=split)
     classes.set(xlabel="classes, largest first", ylabel="videos", ylim=(0, None))
     classes.legend()
-    figure.suptitle(f"{report.data}: {len(readable):,} of {len(report.files):,} files readable")
+    figure.suptitle(f"{drawable(report.data)}: {len(readable):,} of {len(report.files):,} files readable")
     save_figure(figure, path)

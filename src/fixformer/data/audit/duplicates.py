@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fixformer.data.audit.fingerprint import similar_pairs
@@ -27,25 +27,38 @@ class Duplicates:
 
 def find_duplicates(samples: list[Sample], probes: dict[str, FileProbe]) -> Duplicates:
     """Compare content within and between splits, and pictures between training and test."""
-    groups = list(_identical(samples, probes))
+    groups = list(identical_groups(samples, {path: probe.digest for path, probe in probes.items()}))
     leaked: list[SampleGroup] = []
     repeated: list[SampleGroup] = []
     for group in groups:
-        in_train = {sample.split == "train" for sample in group}
-        (leaked if len(in_train) == 2 else repeated).append(group)
+        (leaked if is_leaked(group) else repeated).append(group)
     return Duplicates(
         leaked=leaked,
-        contradicting=[group for group in groups if len({sample.label for sample in group} - {UNLABELLED}) > 1],
+        contradicting=[group for group in groups if is_contradicting(group)],
         repeated=repeated,
         similar=[(a, b) for a, b in _similar(samples, probes) if probes[a].digest != probes[b].digest],
     )
 
 
-def _identical(samples: list[Sample], probes: dict[str, FileProbe]) -> Iterator[SampleGroup]:
-    """Samples of the same content, however often its path is listed; parts of a file only where they overlap."""
+def is_leaked(group: SampleGroup) -> bool:
+    """Whether the same content is in training and in test."""
+    return len({sample.split == "train" for sample in group}) == 2
+
+
+def is_contradicting(group: SampleGroup) -> bool:
+    """Whether the same content has several labels."""
+    return len({sample.label for sample in group} - {UNLABELLED}) > 1
+
+
+def identical_groups(samples: list[Sample], digests: Mapping[str, str]) -> Iterator[SampleGroup]:
+    """Samples of the same content, however often its path is listed; parts of a file only where they overlap.
+
+    Args:
+        digests: of the content, by path; a path without one is compared by its name only.
+    """
     by_content: dict[str, SampleGroup] = defaultdict(list)
     for sample in samples:
-        by_content[probes[sample.path].digest or sample.path].append(sample)
+        by_content[digests.get(sample.path) or sample.path].append(sample)
     for group in by_content.values():
         yield from (sorted(part, key=lambda s: s.path) for part in _overlapping(group) if len(part) > 1)
 

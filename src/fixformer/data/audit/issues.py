@@ -44,6 +44,7 @@ def find_issues(index: Index, probes: dict[str, FileProbe], duplicates: Duplicat
         ("label_mismatch", "classes of test videos without a readable training video"): untrained,
         ("empty_class", "classes without a readable test video"): untested,
         ("ignored", "files among the videos without the suffix of a video"): index.ignored,
+        ("skipped", "directories that fixformer wrote, which are not part of the set"): index.skipped,
     }
     for (kind, message), items in found.items():
         if items:

@@ -5,10 +5,10 @@ file's size and modification time (those of its images, for a folder) stay the s
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from fixformer.data.audit.fingerprint import fingerprint, sampled_frames
 from fixformer.data.video import DecodeError, Decoder, Limits, NoVideoStream, Policy, open_video
 from fixformer.data.video.content import content_digest, digest_of, stamp_of
 from fixformer.data.video.shard_member import is_member, read_member
-from fixformer.errors import InputError
-from fixformer.runtime.files import cache_directory, open_file, read_bytes, read_text
+from fixformer.errors import InputError, UserError
+from fixformer.runtime.console import note
+from fixformer.runtime.files import appending, cache_directory, read_bytes, read_records
 
 FORMAT = 1  # in the name of the cache file: a later format does not read this one's
 READ_AT_ONCE = 256 << 20  # files up to this size are read once into memory, for the digest and for decoding
@@ -134,15 +135,12 @@ class ProbeCache:
     """The probes of one data set's files, on disk. Lines are only appended; the last one about a file counts."""
 
     def __init__(self, data: str | Path) -> None:
-        name = hashlib.blake2b(os.fsencode(Path(data).resolve()), digest_size=12).hexdigest()
+        name = hashlib.blake2b(os.fsencode(os.path.realpath(data)), digest_size=12).hexdigest()
         self.path = cache_directory() / "probes" / f"{name}-{FORMAT}.jsonl"
         self._probes: dict[str, FileProbe] = {}
-        for line in read_text(self.path).splitlines() if self.path.exists() else ():
-            try:
-                probe = FileProbe(**json.loads(line))
-            except (json.JSONDecodeError, TypeError):
-                continue  # the line that was being written when a check was interrupted
-            self._probes[probe.path] = probe
+        self._is_writable = True
+        with suppress(OSError):  # a cache that cannot be read is an empty one
+            self._probes = {probe.path: probe for probe in read_records(self.path, FileProbe)}
 
     def get(self, path: str) -> FileProbe | None:
         """What is known about a file, if it has not changed since."""
@@ -153,8 +151,15 @@ class ProbeCache:
             return None
 
     def add(self, probes: Iterable[FileProbe]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open_file(self.path, "a", encoding="utf-8") as file:
-            for probe in probes:
-                self._probes[probe.path] = probe
-                file.write(json.dumps(asdict(probe)) + "\n")
+        """Keep probes; where they cannot be written, the next check decodes these files again."""
+        new = list(probes)
+        self._probes |= {probe.path: probe for probe in new}
+        if not new or not self._is_writable:
+            return
+        try:
+            with appending(self.path) as record:
+                for probe in new:
+                    record(probe)
+        except UserError as error:
+            self._is_writable = False
+            note(f"the results are not kept for the next check: {error}")

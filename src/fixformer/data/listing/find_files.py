@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.index import IndexOptions, ListingError, Sample
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
+from fixformer.runtime.files import is_output
 
 
 def locate(
@@ -84,21 +85,37 @@ def walk_files(root: Path, suffixes: frozenset[str]) -> Iterator[str]:
 def walk_folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Every folder from `root` down with the names of its files, in sorted order, without hidden ones.
 
-    Links to folders are followed, except to a folder that contains the link.
+    A link to a folder is followed, unless that folder contains the link or was entered through a link before: links to
+    and fro between many folders would make more paths than can be walked. Folders that this program wrote are left out.
     """
     real = os.path.realpath(root)
-    yield from _walk(str(root), real, frozenset((real, *map(str, Path(real).parents))))
+    waiting = [(str(root), real, frozenset((real, *map(str, Path(real).parents))))]
+    entered: set[str] = set()  # through links
+    while waiting:  # a loop, because folders can be nested deeper than functions
+        folder, real, above = waiting.pop()
+        if os.path.islink(folder) and folder != str(root):
+            if real in entered:
+                continue
+            entered.add(real)
+        folders, files = _list(folder)
+        yield Path(folder), files
+        for path in reversed(folders):
+            target = os.path.realpath(path) if os.path.islink(path) else os.path.join(real, os.path.basename(path))
+            if target not in above and not is_output(path):
+                waiting.append((path, target, above | {target}))
 
 
-def _walk(folder: str, real: str, above: frozenset[str]) -> Iterator[tuple[Path, list[str]]]:
+def _list(folder: str) -> tuple[list[str], list[str]]:
+    """The paths of the folders and the names of the files in a folder, sorted, without hidden ones."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise ListingError(f"cannot list {folder}: {error.strerror}.") from None
-    visible = [entry for entry in entries if not entry.name.startswith(".")]
-    yield Path(folder), [entry.name for entry in visible if not entry.is_dir()]
-    for entry in visible:
-        if entry.is_dir():
-            target = os.path.realpath(entry.path) if entry.is_symlink() else os.path.join(real, entry.name)
-            if target not in above:
-                yield from _walk(entry.path, target, above | {target})
+    folders, files = [], []
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        # the entry itself knows it without asking the system, but raises for a link that leads in a circle
+        is_folder = os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+        folders.append(entry.path) if is_folder else files.append(entry.name)
+    return folders, files

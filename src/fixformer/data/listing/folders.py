@@ -9,6 +9,7 @@ from fixformer.data.listing.label_files import names_file, read_names
 from fixformer.data.listing.split import SPLIT_NAMES, split_by_seed
 from fixformer.data.listing.tables import GROUP_COLUMNS, read_table
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from fixformer.runtime.files import is_output
 
 NAME_FILES = ("labels.txt", "classes.txt", "category.txt")
 
@@ -24,7 +25,7 @@ def load_images(root: Path, options: IndexOptions) -> Index:
 
 
 def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]) -> Index:
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise ListingError(f"{root} is a file; kind {kind} needs the directory of the class folders.")
     folders = split_folders(root)
     problems = [problem for folder in [root, *folders.values()] if (problem := _loose_files(folder, suffixes))]
@@ -57,17 +58,35 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
 def split_folders(root: Path) -> dict[str, Path]:
     """The folders that stand for a split, by split name."""
     found: dict[str, Path] = {}
-    for folder in sorted(root.iterdir()):
+    for folder in data_folders(root):
         split = SPLIT_NAMES.get(folder.name.lower())
-        if folder.is_dir() and split:
-            if split in found:
-                raise ListingError(f"both {found[split].name!r} and {folder.name!r} in {root} are the {split} split.")
+        if split in found:
+            raise ListingError(f"both {found[split].name!r} and {folder.name!r} in {root} are the {split} split.")
+        if split:
             found[split] = folder
     return found
 
 
+def data_folders(folder: Path) -> list[Path]:
+    """The folders in a folder, sorted, without hidden ones, links to a folder above, and those this program wrote."""
+    return [path for path in sorted(folder.iterdir()) if _is_visible_folder(path) and not is_output(path)]
+
+
+def own_outputs(root: Path) -> list[str]:
+    """The folders among the splits or classes that `data_folders` leaves out because this program wrote them."""
+    tops = [root, *(path for path in data_folders(root) if path.name.lower() in SPLIT_NAMES)]
+    return [str(path) for top in tops for path in sorted(top.iterdir()) if _is_visible_folder(path) and is_output(path)]
+
+
+def _is_visible_folder(path: Path) -> bool:
+    # os.path.isdir, because a link that cannot be followed is no folder, and Path.is_dir may raise for it
+    if path.name.startswith(".") or not os.path.isdir(path):
+        return False
+    return not path.is_symlink() or not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(path))
+
+
 def _classes_of(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    return [path.name for path in data_folders(folder)]
 
 
 def _merge_labels(root: Path, given: list[str], per_split: dict[str, list[str]], problems: list[str]) -> list[str]:
@@ -128,8 +147,8 @@ def _loose_files(folder: Path, suffixes: frozenset[str]) -> str | None:
     """The problem of videos outside the class folders, which have no class; a test folder may hold nothing else."""
     if SPLIT_NAMES.get(folder.name.lower()) == "test" and not _classes_of(folder):
         return None
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith("."))
-    loose = [name for name in names if _suffix(name) in suffixes]
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and not os.path.isdir(path))
+    loose = [path.name for path in files if _suffix(path.name) in suffixes]
     if not loose:
         return None
     return f"videos outside the class folders of {folder} ({len(loose)}, first {loose[0]!r}); move or remove them."

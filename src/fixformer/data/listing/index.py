@@ -34,7 +34,7 @@ class Index:
     """A data set as listed: the samples whose file exists, those whose file is missing, and the label names in order.
 
     `problems` are sentences that say why one should not train on the set. `ignored` are files among the videos that
-    do not have the suffix of a video.
+    do not have the suffix of a video, `skipped` are directories in the set that this program wrote.
     """
 
     root: Path
@@ -44,6 +44,7 @@ class Index:
     missing: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     def split(self, name: str) -> list[Sample]:
         return [s for s in self.samples if s.split == name]

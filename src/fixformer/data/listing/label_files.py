@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from fixformer.data.listing.escapes import unescape
 from fixformer.data.listing.index import IndexOptions, ListingError
 from fixformer.runtime import files
+
+MOST_DIGITS = 18  # all numbers of 64 bits; Python refuses to read one of thousands of digits
 
 
 def read_text(path: Path) -> str:
@@ -19,9 +22,19 @@ def read_text(path: Path) -> str:
         raise ListingError(f"cannot read {path}: {error.strerror}.") from None
 
 
-def read_lines(path: Path) -> list[str]:
-    """Label names, one per line, in order and unchanged."""
+def whole_number(text: str) -> int | None:
+    """The number that a text is; None for any other text, and for one of more digits than anything is counted with."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def read_lines(path: Path, has_escapes: bool = False) -> list[str]:
+    """Label names, one per line, in order and unchanged; `has_escapes` if `prepare` wrote them (see `escapes`)."""
     names = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    if has_escapes:
+        try:
+            names = [unescape(name) for name in names]
+        except ValueError as error:
+            raise ListingError(f"{path}: {error}.") from None
     _require_distinct(names, path)
     return names
 

@@ -5,11 +5,12 @@ from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.find_files import FileFinder, locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import names_file, read_names, read_text
+from fixformer.data.listing.label_files import names_file, read_names, read_text, whole_number
 from fixformer.data.listing.split import split_of_name
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.runtime.files import open_file
 
+MOST_LABELS = 100_000  # a set with more classes than any other has by far; a larger number is none of a class
 NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
 
 
@@ -19,7 +20,8 @@ def is_list(path: Path) -> bool:
         return False
     with open_file(path, encoding="utf-8", errors="replace") as file:
         parts = next((line for line in file if line.strip()), "").split()
-    return len(parts) >= 2 and all(part.isdecimal() for part in parts[-2 if len(parts) > 2 else -1 :])
+    numbers = parts[-2 if len(parts) > 2 else -1 :]
+    return len(parts) >= 2 and all(whole_number(part) is not None for part in numbers)
 
 
 def list_files(root: Path) -> dict[str, Path]:
@@ -61,12 +63,13 @@ def read_list(path: Path, split: str) -> list[Sample]:
 
 
 def _sample(line: str, path: Path, number: int, split: str) -> Sample:
-    parts = line.rsplit(None, 2)
-    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-        return Sample(parts[0], int(parts[2]), split, parts[0], frames=int(parts[1]))
-    parts = line.rsplit(None, 1)
-    if len(parts) == 2 and parts[1].isdecimal():
-        return Sample(parts[0], int(parts[1]), split, parts[0])
+    name, *numbers = line.rsplit(None, 2)
+    frames, label = map(whole_number, numbers) if len(numbers) == 2 else (None, None)
+    if frames is not None and label is not None:
+        return Sample(name, label, split, name, frames=frames)
+    name, *numbers = line.rsplit(None, 1)
+    if numbers and (label := whole_number(numbers[0])) is not None:
+        return Sample(name, label, split, name)
     raise ListingError(f"line {number} of {path} is not `path frames label`: {line[:80]!r}.")
 
 
@@ -81,6 +84,8 @@ def _label_names(folder: Path, options: IndexOptions, samples: list[Sample]) -> 
     highest = max(s.label for s in samples)
     path = names_file(folder, options, NAME_FILES)
     if path is None:
+        if highest >= MOST_LABELS:
+            raise ListingError(f"label {highest} is listed in {folder}; expected numbers below {MOST_LABELS:,}.")
         return [str(i) for i in range(highest + 1)]
     names = read_names(path)
     if highest >= len(names):

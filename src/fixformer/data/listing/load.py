@@ -4,11 +4,20 @@ Nothing is dropped: a listed file that does not exist is in `Index.missing`, pro
 `Index.problems`.
 """
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fixformer.data.listing.find_files import walk_files
-from fixformer.data.listing.folders import has_images, load_folders, load_images, split_folders
+from fixformer.data.listing.folders import (
+    data_folders,
+    has_images,
+    load_folders,
+    load_images,
+    own_outputs,
+    split_folders,
+)
 from fixformer.data.listing.index import Index, IndexOptions, ListingError
 from fixformer.data.listing.kinetics import annotation_files, load_kinetics
 from fixformer.data.listing.lists import is_list, list_files, load_lists
@@ -17,6 +26,7 @@ from fixformer.data.listing.ssv2 import annotation_folder, load_ssv2
 from fixformer.data.listing.tables import LSA64_COLUMNS, header, is_sample_table, load_csv, load_lsa64
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.errors import UnknownName, UserError
+from fixformer.runtime.files import DATA_WRITERS, MARK, writer_of
 
 KINDS: dict[str, Callable[[Path, IndexOptions], Index]] = {
     "folders": load_folders,
@@ -56,10 +66,15 @@ def load_index(
         strict: False returns an index with `problems` instead of raising.
     """
     root = Path(path)
-    if not root.exists():
+    if not os.path.exists(root):  # which also says no to a name too long or a link in a circle, where Path may raise
         raise ListingError(f"no such file or directory: {root}.")
     if not root.is_file() and not root.is_dir():
         raise ListingError(f"{root} is neither a regular file nor a directory; give a directory or annotation file.")
+    if (writer := writer_of(root)) not in (None, *DATA_WRITERS):
+        raise ListingError(
+            f"{root} holds the output of `fixformer {writer}` (says {root / MARK}), which is no data set; "
+            "give the directory of the videos."
+        )
     if not 0 < val_fraction < 1:
         raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     chosen = detect_kind(root) if kind == "auto" else kind
@@ -80,7 +95,7 @@ def load_index(
         )
     if strict and index.problems:
         raise ListingError(index.problems[0])
-    return index
+    return replace(index, skipped=own_outputs(root)) if os.path.isdir(root) else index
 
 
 def detect_kind(root: Path) -> str:
@@ -122,20 +137,20 @@ def _kind_of_directory(root: Path) -> str | None:
 
 def _kind_of_folders(root: Path) -> str | None:
     tops = list(split_folders(root).values()) or [root]
-    classes = [folder for top in tops for folder in sorted(top.iterdir()) if folder.is_dir()]
+    classes = [folder for top in tops for folder in data_folders(top)]
     if not classes:
         return None
     if any(True for folder in classes for _ in walk_files(folder, VIDEO_SUFFIXES)):
         return "folders"
     if any(has_images([p.name for p in folder.iterdir()]) for folder in classes):
         return "images"
-    subfolders = (sub for folder in classes for sub in sorted(folder.iterdir()) if sub.is_dir())
+    subfolders = (sub for folder in classes for sub in data_folders(folder))
     return "folders" if any(has_images([p.name for p in sub.iterdir()]) for sub in subfolders) else None
 
 
 def _existing(path: str | Path | None) -> Path | None:
     if path is None:
         return None
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise ListingError(f"no such file or directory: {path}.")
     return Path(path)

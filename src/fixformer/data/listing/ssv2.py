@@ -6,7 +6,7 @@ from typing import Any
 
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_names, read_text, strip_brackets
+from fixformer.data.listing.label_files import read_names, read_text, strip_brackets, whole_number
 
 ANNOTATION_FOLDERS = ("", "labels", "annotations")
 SPLIT_FILES = {"train": "*train.json", "val": "*validation.json", "test": "*test.json"}
@@ -39,7 +39,7 @@ def read_labels(path: Path) -> list[str]:
     table = _read_json(path)
     if not isinstance(table, dict):
         raise ListingError(f"{path} must map label names to numbers.")
-    odd = next(((name, number) for name, number in table.items() if not str(number).isdecimal()), None)
+    odd = next(((name, number) for name, number in table.items() if whole_number(str(number)) is None), None)
     if odd:
         raise ListingError(f"label {odd[0]!r} in {path} has {odd[1]!r} in place of a number.")
     numbers = sorted((int(number), name) for name, number in table.items())
@@ -77,7 +77,11 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 
 def _read_json(path: Path) -> Any:
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+        content = json.loads(text)
+        if r"\ud" in text.lower():  # JSON can spell half a character, which is no text
+            json.dumps(content, ensure_ascii=False).encode()
+    except ValueError as error:
         raise ListingError(f"{path} is not valid JSON: {error}.") from None
+    return content

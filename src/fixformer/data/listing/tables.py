@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from fixformer.data.listing.escapes import ESCAPED_COLUMN, unescape
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_lines, read_names, read_text
+from fixformer.data.listing.label_files import read_lines, read_names, read_text, whole_number
 from fixformer.data.listing.split import split_by_seed, split_of_name
 from fixformer.errors import SettingsConflict
 from fixformer.runtime.files import open_file
@@ -40,10 +41,19 @@ def read_table(path: Path) -> Table:
         raise ListingError(f"{path} is not a CSV table: {error}.") from None
     columns = [name.strip().lower() for name in lines[0]] if lines else []
     rows = [dict(zip(columns, map(str.strip, row), strict=False)) for row in lines[1:]]
+    if ESCAPED_COLUMN in columns:
+        rows = [_unescaped(row, path) if row.get(ESCAPED_COLUMN) else row for row in rows]
     short = next((row for row in rows if len(row) < len(columns)), None)
     if short is not None:
         raise ListingError(f"a row of {path} has {len(short)} of {len(columns)} columns: {short}.")
     return Table(path, rows, columns)
+
+
+def _unescaped(row: Row, path: Path) -> Row:
+    try:
+        return {column: unescape(cell) for column, cell in row.items()}
+    except ValueError as error:
+        raise ListingError(f"{path}: {error}.") from None
 
 
 def header(path: Path) -> list[str]:
@@ -77,7 +87,8 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
         labels = read_names(options.labels)
     else:  # labels.txt beside the table also names labels without a row
         beside = folder / "labels.txt"
-        labels = read_lines(beside) if beside.is_file() else _label_names(tables)
+        has_escapes = any(ESCAPED_COLUMN in table.columns for table in tables)
+        labels = read_lines(beside, has_escapes) if beside.is_file() else _label_names(tables)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
     if not samples:
@@ -107,7 +118,7 @@ def load_lsa64(root: Path, options: IndexOptions) -> Index:
     samples = []
     for row in rows:
         frames = row.get("frames", "")
-        if frames and not frames.isdecimal():
+        if frames and whole_number(frames) is None:
             raise ListingError(f"frames {frames!r} of {row['path']!r} in {table.path} is not a number.")
         label = _number(row["class"], number, table)
         split = "test" if row["subject"] in LSA64_TEST_SIGNERS else "train"
@@ -128,14 +139,14 @@ def _label_names(tables: list[Table]) -> list[str]:
             names.add(text)
             if (
                 label != name
-                and row[label].isdecimal()
-                and numbers.setdefault(text, int(row[label])) != int(row[label])
+                and (number := whole_number(row[label])) is not None
+                and numbers.setdefault(text, number) != number
             ):
                 raise ListingError(f"label {text!r} has two numbers in {table.path}: {numbers[text]} and {row[label]}.")
     names.discard("")
     if all(name in numbers for name in names):
         return sorted(names, key=lambda name: numbers[name])
-    return sorted(names, key=int) if all(name.isdecimal() for name in names) else sorted(names)
+    return sorted(names, key=int) if all(whole_number(name) is not None for name in names) else sorted(names)
 
 
 def _require_columns(tables: list[Table]) -> None:
@@ -178,7 +189,7 @@ def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[S
             id=row.get("id") or name,
             start=start,
             end=end,
-            frames=int(frames) if frames.isdecimal() else None,
+            frames=whole_number(frames),
             group=(row[group_column] or None) if group_column else None,
         )
 
@@ -186,8 +197,9 @@ def _samples(table: Table, labels: list[str], split_by_file: bool) -> Iterator[S
 def _number(name: str, number: dict[str, int], table: Table) -> int:
     if name == "":
         return UNLABELLED
-    if name not in number and name.isdecimal() and int(name) < len(number):
-        return int(name)  # the table has numbers, and the names are in a file of labels
+    listed = whole_number(name)
+    if name not in number and listed is not None and listed < len(number):
+        return listed  # the table has numbers, and the names are in a file of labels
     if name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     return number[name]

@@ -29,7 +29,7 @@ from fixformer.data.video import DecodeError
 from fixformer.data.video.content import content_digest, stamp_of
 from fixformer.data.video.decoder import NoTimestamps
 from fixformer.errors import InputError, UserError
-from fixformer.runtime.files import read_text, replacing, require_regular, write_json
+from fixformer.runtime.files import check_writable, make_output, read_text, replacing, require_regular, write_json
 from fixformer.runtime.pools import unordered_map
 from fixformer.runtime.progress import Report
 
@@ -40,6 +40,10 @@ SHARD_VIDEOS = 32
 ABANDONED_SECONDS = 86400
 # with fewer new files than this, reading them takes less time than starting processes
 DIGESTS_WORTH_PROCESSES = 100
+
+
+class CacheUnwritable(UserError):
+    """The directory of a cache cannot be written, so there is none."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +141,15 @@ def fill_cache(
 ) -> CacheTable:
     """Store what is not stored yet and return the entries of the samples. Unreadable videos are `left_out`."""
     home = Path(folder) / _settings_key(reader)
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"the cache directory {home} cannot be made: {error}.") from None
+    with _unwritable():
+        make_output(home, "cache")
     _remove_abandoned(home)
     digests = _digests(samples, home, workers)
     known = _read_shards(home)
     missing = [(digest, s) for digest, s in zip(digests, samples, strict=True) if digest and digest not in known]
+    if missing:  # a cache that is read only serves those who need nothing new from it
+        with _unwritable():
+            check_writable(home)
     parts = [missing[i : i + SHARD_VIDEOS] for i in range(0, len(missing), SHARD_VIDEOS)]
     done = len(samples) - len(missing)
     for part, _ in unordered_map(_write_shard, [_NewShard(home, reader, tuple(part)) for part in parts], workers):
@@ -156,6 +161,14 @@ def fill_cache(
     number = {path: i for i, path in enumerate(shards)}
     rows = [(number[known[d][0]], known[d][1]) if d in known else None for d in digests]
     return CacheTable(shards, rows)
+
+
+@contextmanager
+def _unwritable() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise CacheUnwritable(str(error)) from None
 
 
 def _settings_key(reader: DecodingReader) -> str:
@@ -236,7 +249,8 @@ def _digests(samples: Sequence[Sample], home: Path, workers: int) -> list[str | 
         else:
             memory[path] = [stamps[path], digest]
     if unknown:
-        write_json(home / "files.json", memory, indent=None)
+        with suppress(OSError, UserError):  # where it cannot be written, these files are read again the next time
+            write_json(home / "files.json", memory, indent=None)
 
     def of_part(sample: Sample) -> str | None:
         if sample.path not in stamps:
@@ -267,6 +281,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _remove_abandoned(home: Path) -> None:
     """Remove what builds that were killed more than a day ago left behind."""
     for path in [*home.glob("*.tmp"), *home.glob("*.bin")]:
-        with suppress(FileNotFoundError):  # another build removes it too, or renames what it has finished
+        with suppress(OSError):  # another build removes it too, or renames what it has finished; or it is read only
             if not path.with_suffix(".json").exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                 path.unlink()

@@ -1,6 +1,5 @@
 """From a `DataConfig` to an index, readers and loaders, wherever the videos are."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,14 @@ from fixformer.config import ClipSpec, DataConfig
 from fixformer.config.location import PLACE, shard_file
 from fixformer.data.listing import Index, Sample, load_index
 from fixformer.data.listing.shards import is_shard_set
-from fixformer.data.loading.cache import CachedReader, fill_cache
+from fixformer.data.loading.cache import CachedReader, CacheUnwritable, fill_cache
 from fixformer.data.loading.datasets import TestVideos, TrainClips
 from fixformer.data.loading.loaders import TrainLoader, ViewLoader
 from fixformer.data.loading.order import RandomAccess, VideoOrder
 from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.errors import SettingsConflict, UserError
+from fixformer.runtime.console import note, note_once
 from fixformer.runtime.files import cache_directory
 from fixformer.runtime.progress import Report
 
@@ -41,11 +41,15 @@ def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress
     if data.cache is None:
         return decoding
     folder = cache_directory() / "clips" if data.cache == "auto" else data.cache
-    table = fill_cache(samples, decoding, folder, workers=data.workers, progress=progress)
+    try:
+        table = fill_cache(samples, decoding, folder, workers=data.workers, progress=progress)
+    except CacheUnwritable as error:
+        note_once(f"without a cache, every video is decoded each time: {error}")
+        return decoding
     if left_out := table.left_out:
         first = samples[left_out[0]].path
-        note = f"{len(left_out)} of {len(samples)} videos could not be cached and are decoded each time, first {first}"
-        print(f"note: {note}", file=sys.stderr)
+        text = f"{len(left_out)} of {len(samples)} videos could not be cached and are decoded each time, first {first}"
+        note(f"note: {text}")
     return CachedReader(table, decoding)
 
 

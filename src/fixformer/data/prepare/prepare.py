@@ -16,7 +16,7 @@ from fixformer.data.prepare.shard_files import make_shards
 from fixformer.data.prepare.video_files import make_files
 from fixformer.data.video import Policy
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.runtime.files import read_json, write_json
+from fixformer.runtime.files import check_writable, make_output, read_json, write_json
 from fixformer.runtime.locks import is_empty, locked
 from fixformer.runtime.pools import processors
 
@@ -50,6 +50,7 @@ def prepare(
         workers: processes; by default one per available core.
     """
     require_encoder()
+    check_writable(dst)
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or processors()
@@ -85,4 +86,5 @@ def claim(target: Path, settings: dict[str, Any]) -> None:
     elif not is_empty(target):
         raise InputError(f"{target} is not empty and was not made by prepare; choose a new directory.")
     else:
+        make_output(target, "prepare")  # so that it is not read as a class if it lies among the videos
         write_json(path, settings)

@@ -3,21 +3,23 @@
 import csv
 import io
 import json
-import os
 import re
-from dataclasses import asdict, dataclass
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fixformer.config.schema import load
 from fixformer.data.listing import Index, Sample
+from fixformer.data.listing.escapes import ESCAPED_COLUMN, escape
 from fixformer.data.prepare.encode import FAILURES, EncodeSettings, reencode, source_of
 from fixformer.data.prepare.prepare_report import CRASH, MISSING, PrepareReport
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
-from fixformer.runtime.files import open_file, read_text, replacing, write_text
+from fixformer.runtime.files import appending, read_records, replacing, shortened, write_text
 from fixformer.runtime.pools import crash_safe_map
 from fixformer.runtime.progress import counting
 
 JOURNAL = "done.jsonl"
+SUFFIX_BYTES = 12  # left in a name for `~123456` and `.mp4`
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,13 @@ def make_files(index: Index, target: Path, encoding: EncodeSettings, workers: in
     before = _read_journal(target)
     results = {job.path: old for job in jobs if (old := before.get(job.path)) and old.source == job.source}
     waiting = [job for job in jobs if job.path not in results]
-    with open_file(target / JOURNAL, "a", encoding="utf-8") as journal, counting("encoding", len(jobs)) as progress:
+    with appending(target / JOURNAL) as record, counting("encoding", len(jobs)) as progress:
         for _ in results:
             progress.advance()
         for job, made in crash_safe_map(_make_file, waiting, workers):
             result = made or FileResult(job.path, job.source, problem=CRASH)
             results[result.path] = result
-            journal.write(json.dumps(asdict(result)) + "\n")
-            journal.flush()
+            record(result)
             progress.advance()
     rows = [(job.sample, results[job.path]) for job in jobs]
     failed = [(sample.path, result.problem) for sample, result in rows if result.problem]
@@ -84,14 +85,7 @@ def _make_file(job: FileJob) -> FileResult:
 
 def _read_journal(target: Path) -> dict[str, FileResult]:
     """The finished videos by path, by the last line about each; failures are tried again."""
-    path = target / JOURNAL
-    results = {}
-    for line in read_text(path, errors="replace").splitlines() if path.exists() else ():
-        try:
-            result = load(FileResult, json.loads(line))
-        except (ValueError, RecursionError):
-            continue  # the line that was being written at the interruption
-        results[result.path] = result
+    results = {result.path: result for result in read_records(target / JOURNAL, FileResult)}
     return {path: result for path, result in results.items() if not result.problem and (target / path).is_file()}
 
 
@@ -99,32 +93,33 @@ def _write_table(index: Index, target: Path, rows: list[tuple[Sample, FileResult
     """`index.csv`, which also lists the videos that failed, and `labels.txt`."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["path", "label", "class", "split", "frames", "group", "id", "problem"])
+    writer.writerow(["path", "label", "class", "split", "frames", "group", "id", "problem", ESCAPED_COLUMN])
     for sample, result in rows:
         if result.problem:
             # a file that an earlier run made there, from another source, would be taken for this video
             (target / result.path).unlink(missing_ok=True)
         label, name = (sample.label, index.labels[sample.label]) if sample.label >= 0 else ("", "")
         video = [sample.split, result.frames or "", sample.group or "", sample.id, result.problem]
-        writer.writerow([_as_text(str(cell)) for cell in (result.path, label, name, *video)])
+        cells = [str(cell) for cell in (result.path, label, name, *video)]
+        escaped = [escape(cell) for cell in cells]
+        writer.writerow([*escaped, "yes" if escaped != cells else ""])
     write_text(target / "index.csv", table.getvalue())
-    write_text(target / "labels.txt", "".join(f"{_as_text(name)}\n" for name in index.labels))
-
-
-def _as_text(text: str) -> str:
-    """Valid UTF-8: in a file name that is not, the other bytes are written as escapes."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
+    write_text(target / "labels.txt", "".join(f"{escape(name)}\n" for name in index.labels))
 
 
 def output_paths(ids: list[str]) -> list[str]:
-    """A path below `dst` for every id: its folders and name where possible, always distinct, never outside `dst`."""
-    taken: dict[str, int] = {}
+    """A path below `dst` for every id: its folders and name where possible, always distinct, never outside `dst`.
+
+    Distinct also where the file system does not tell upper case from lower case, or `é` from `e` with an accent.
+    """
+    taken: Counter[str] = Counter()
     paths = []
     for name in ids:
         plain = PurePosixPath(name)
         plain = plain.with_suffix("") if plain.suffix.lower() in VIDEO_SUFFIXES else plain
         parts = [re.sub(r"[^\w.@=+-]", "_", part).lstrip(".") or "_" for part in plain.parts if part != "/"]
-        stem = "/".join(parts) or "_"
-        taken[stem] = taken.get(stem, 0) + 1
-        paths.append(f"videos/{stem}{f'~{taken[stem]}' if taken[stem] > 1 else ''}.mp4")
+        stem = "/".join(shortened(part, SUFFIX_BYTES) for part in parts) or "_"
+        key = unicodedata.normalize("NFC", stem).casefold()
+        taken[key] += 1
+        paths.append(f"videos/{stem}{f'~{taken[key]}' if taken[key] > 1 else ''}.mp4")
     return paths

@@ -5,7 +5,6 @@ frames, size or classes may differ. Files are safetensors; nothing is ever unpic
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -36,6 +35,7 @@ from fixformer.models.weights.video_vit import (
 from fixformer.models.weights.vivit_grid import VOLUME, Grid, grid_beside, with_grid
 from fixformer.models.zoo.timesformer import NearestPositionEmbed, NearestTimeEmbed, nearest
 from fixformer.models.zoo.vivit import interpolate_volume
+from fixformer.runtime.console import note, printable
 
 StateDict = Mapping[str, Tensor]
 
@@ -90,7 +90,7 @@ class LoadReport:
             more = [f"and {len(folded) - 4} more"] if len(folded) > 4 else []
             examples = ", ".join([*folded[:4], *more])
             lines.append(f"  {title:<23}{len(names):>5}  {examples}".rstrip())
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 Resize = Callable[[Tensor, Sequence[int]], Tensor]
@@ -167,7 +167,7 @@ def load_weights(
     _check_depth(report.unused, own, source)
     model.load_state_dict(fitted, strict=False)
     if not quiet:
-        print(report, file=sys.stderr)
+        note(str(report))
     return report
 
 

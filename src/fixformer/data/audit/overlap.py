@@ -1,0 +1,69 @@
+"""A quick look for the same video in training and in test, or under two labels, before a run.
+
+`check` decodes every file and compares all there is. This reads nothing of most files: only those of equal size can
+have equal content, and nearly all of these differ near their beginning or end.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+from fixformer.data.audit.duplicates import identical_groups, is_contradicting, is_leaked
+from fixformer.data.listing import Index
+from fixformer.data.video.content import content_digest, digest_of
+from fixformer.data.video.shard_member import file_of, parse_member
+
+# Beyond so many videos only their paths are compared: at half a millisecond each, as on a network file system, even
+# asking for their sizes would take longer than ten seconds.
+MOST_FILES = 20_000
+ENDS = 1 << 16  # bytes from the beginning and the end of a file, which hold its headers and tables
+
+
+def overlap_notes(index: Index) -> Iterator[str]:
+    """A sentence about videos that make the score of a run meaningless, and one about labels that contradict."""
+    paths = list(dict.fromkeys(sample.path for sample in index.samples))
+    groups = list(identical_groups(index.samples, quick_digests(paths) if len(paths) <= MOST_FILES else {}))
+    for what, found in (
+        ("videos in training and in test, so that the score is too high", list(filter(is_leaked, groups))),
+        ("videos with more than one label", list(filter(is_contradicting, groups))),
+    ):
+        if found:
+            first = " = ".join(dict.fromkeys(sample.path for sample in found[0]))
+            yield f"{what}: {len(found)}, first {first}; `fixformer check` lists them"
+
+
+def quick_digests(paths: Iterable[str]) -> dict[str, str]:
+    """What identifies the content of each path that has the same content as another; the others have none."""
+    groups = [list(paths)]
+    for key in (_size, _ends, content_digest):
+        groups = [same for group in groups for same in _same(group, key)]
+    return {path: f"content {number}" for number, group in enumerate(groups) for path in group}
+
+
+def _same(paths: list[str], key: Callable[[str], Hashable]) -> Iterator[list[str]]:
+    """The paths with equal keys; those without a key, or whose file cannot be read, are nobody's equals."""
+    found: dict[Hashable, list[str]] = defaultdict(list)
+    for path in paths:
+        try:
+            found[key(path)].append(path)
+        except (OSError, ValueError):  # DecodeError, too; a reader will name the file
+            continue
+    return (group for value, group in found.items() if value and len(group) > 1)
+
+
+def _size(path: str) -> int | None:
+    """The bytes of a video; None for a folder of images, whose many files would have to be asked one by one."""
+    place, member = file_of(path), parse_member(path)
+    if not os.path.isfile(place):
+        return None
+    return member.size if member else place.stat().st_size
+
+
+def _ends(path: str) -> str:
+    member, size = parse_member(path), _size(path) or 0
+    begin = member.offset if member else 0
+    with file_of(path).open("rb") as file:
+        file.seek(begin)
+        first = file.read(min(ENDS, size))
+        file.seek(begin + max(0, size - ENDS))
+        return digest_of(first + file.read(min(ENDS, size)))
