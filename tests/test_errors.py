@@ -73,6 +73,10 @@ def library_without_memory() -> None:
     raise ImportError("libtorch.so: failed to map segment from shared object", name="torch._C")
 
 
+def library_that_is_missing() -> None:
+    raise ImportError("libav.so: cannot open shared object file", name="av")
+
+
 class Failing(Dataset[int]):
     """Fails in the worker of a data loader."""
 
@@ -101,7 +105,8 @@ class Failing(Dataset[int]):
         (no_space, ["some/file", "No space left", "free some space"]),
         (pool_without_workers, ["worker", "killed"]),
         (peer_without_life, ["another process"]),
-        (library_without_memory, ["libtorch.so", "again"]),
+        (library_without_memory, ["libtorch.so", "out of memory"]),
+        (library_that_is_missing, ["libav.so", "again"]),
     ],
 )
 def test_a_failure_of_the_machine_is_explained(function: object, words: list[str]) -> None:

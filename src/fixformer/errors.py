@@ -100,11 +100,11 @@ _REMEDIES = {
     errno.EAGAIN: "use fewer workers or raise the limit of processes (ulimit -u)",
     errno.ENOMEM: "use smaller clips, smaller batches or fewer workers",
 }
-# How torch says that a tensor does not fit this memory, or any: it has no type of its own for this. The last one is in
-# the text of a data loader's RuntimeError.
+# How torch says that a tensor does not fit this memory, or any, and the loader that a library does not; the last one is
+# in the text of a data loader's RuntimeError.
 _NO_MEMORY = (
     *("allocate memory", "out of memory", "not enough memory", "calculation overflowed", "integer overflow"),
-    "MemoryError",
+    *("failed to map segment", "MemoryError"),
 )
 # How gloo says that another process of the run, which prints its own error, has ended.
 _NO_PEER = ("onnection closed by peer", "onnection reset by peer", "onnection refused")

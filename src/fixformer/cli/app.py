@@ -307,14 +307,19 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `fixformer` command."""
-    if args is None:
-        sys.excepthook = _report_bug
     _prepare_streams()
     words = list(sys.argv[1:] if args is None else args)
     own = before_files(words)
     kept = [word for word in own if word != "--traceback"]
-    status = _attempt([*kept, *words[len(own) :]], shows_traceback=len(kept) < len(own))
-    problem = _flush_output()
+    shows_traceback = len(kept) < len(own)
+    if args is None:
+        sys.excepthook = _report_bug
+        if not shows_traceback:  # libraries complain when they clean up after an error
+            sys.unraisablehook = lambda complaint: None
+    try:
+        status = _attempt([*kept, *words[len(own) :]], shows_traceback)
+    finally:
+        problem = _flush_output()
     if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):
         _print_error(explain(problem))
         status = status or 1
@@ -326,8 +331,6 @@ def _attempt(words: list[str], shows_traceback: bool) -> int:
     """Run a command; print its error, if it has one a user can do something about, and return the exit status."""
     try:
         _run(words)
-    except SystemExit as stop:
-        return int(stop.code or 0)
     except Interrupted as interrupted:  # raised by all processes at the same step
         if _is_main():
             _print_error(interrupted)
