@@ -22,6 +22,13 @@ def test_a_continued_run_forgets_what_came_after_its_checkpoint(tmp_path: Path) 
     assert [(row["step"], row["loss"]) for row in read_log(tmp_path / "log.jsonl")] == [(1, 1.0), (2, 0.5), (3, 7.0)]
 
 
+def test_a_damaged_line_costs_no_other(tmp_path: Path) -> None:
+    good = [b'{"kind": "step", "step": %d}' % step for step in (1, 2, 3)]
+    bad = [b"\xff\xfe", b"[]", b'{"kind": "step"}', b'{"kind": 1, "step": 2}', b"[" * 99_999, b"7"]
+    (tmp_path / "log.jsonl").write_bytes(b"\n".join([good[0], *bad, good[1], good[2], b'{"kind": "st']))
+    assert [row["step"] for row in read_log(tmp_path / "log.jsonl")] == [1, 2, 3]
+
+
 def test_a_new_run_begins_with_an_empty_log(tmp_path: Path) -> None:
     RunLog(tmp_path).close()
     assert read_log(tmp_path / "log.jsonl") == []

@@ -43,8 +43,8 @@ def recall_chart(evaluation: Evaluation) -> bytes:
 
 def training_chart(rows: Rows) -> bytes | None:
     """Loss and learning rate, and accuracy where it was measured, over the epochs of a run."""
-    steps = [row for row in rows if row["kind"] == "step"]
-    scores = [row for row in rows if row["kind"] == "eval"]
+    steps = [row for row in rows if row["kind"] == "step" and {"epoch", "loss", "lr"} <= row.keys()]
+    scores = [row for row in rows if row["kind"] == "eval" and {"epoch", "video_top1"} <= row.keys()]
     if not steps:
         return None
     figure, (left, right) = new_figure(columns=2, grid=False)

@@ -53,16 +53,19 @@ class RunLog:
 
 
 def read_log(path: str | Path) -> list[Row]:
-    """The rows of a log, without a last line that was cut off when the process was killed."""
+    """The rows of a log, without lines that are none, such as one that was cut off when the process was killed."""
     path = Path(path)
-    lines = read_text(path).split("\n")[:-1] if path.exists() else []
-    rows = []
-    for line in lines:
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return rows
+    lines = read_text(path, errors="replace").split("\n") if path.exists() else []
+    return [row for line in lines if (row := _parse(line)) is not None]
+
+
+def _parse(line: str) -> Row | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_row = isinstance(row, dict) and isinstance(row.get("kind"), str) and isinstance(row.get("step"), int)
+    return row if is_row else None
 
 
 def _tensorboard(run: Path, from_step: int | None) -> Any:
