@@ -11,7 +11,7 @@ import torch
 
 from fixformer.config import DataConfig, TrainConfig
 from fixformer.data.clips.views import file_views
-from fixformer.errors import UnknownName, UserError
+from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import choose_data, evaluate, write_evaluation
 from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.training.run import TrainResult
@@ -120,7 +120,7 @@ def test_a_directory_without_a_checkpoint(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 2}', r"damaged \('labels'"),
+        ('{"format": 2}', r"damaged \('metrics'"),
     ],
 )
 def test_a_damaged_config(copied: Path, text: str, words: str) -> None:
@@ -146,7 +146,7 @@ def test_a_config_of_another_type(copied: Path, where: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("size", [0, 5, 1000])
 def test_weights_that_are_cut_short(copied: Path, size: int) -> None:
     (copied / "model.safetensors").write_bytes((copied / "model.safetensors").read_bytes()[:size])
-    with pytest.raises(UserError, match=r"model\.safetensors is damaged .*another checkpoint"):
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged "):
         evaluate(copied)
 
 
@@ -158,7 +158,7 @@ def test_weights_that_are_not_the_models(copied: Path) -> None:
         evaluate(copied)
     content["config"]["model"] = "fixformer_tni"
     (copied / "config.json").write_text(json.dumps(content))
-    with pytest.raises(UnknownName, match="fixformer_tiny"):
+    with pytest.raises(UserError, match=r"'fixformer_tni'.*fixformer_tiny"):
         evaluate(copied)
 
 

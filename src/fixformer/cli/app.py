@@ -216,17 +216,18 @@ def predict(
     if not files:
         raise UserError("no video files given; list them after the checkpoint.")
     classifier = load(checkpoint, device=device)
-    predictions = []
+    rows, failed = [], 0
     for found in classifier.predict_each(files, views=views, top_k=top_k):
+        rows.append(found.to_json())
         if isinstance(found, UserError):
+            failed += 1
             _print_error(found)
-            continue
-        predictions.append(found.to_json())
-        if not json:
+        elif not json:
             print_prediction(found)
+            sys.stdout.flush()  # one after the other, also through a pipe
     if json:
-        print_json(predictions)
-    if len(predictions) < len(files):
+        print_json(rows)
+    if failed:
         raise SystemExit(1)
 
 

@@ -6,21 +6,25 @@ type, a `Literal`, `None`, a tuple, another group, or `Annotated[type, Expect(..
     lr: Positive = 1e-3
     betas: Annotated[tuple[float, float], Expect("two values in [0, 1)", lambda betas: ...)] = (0.9, 0.98)
 
-`coerce` is the one place that checks a value, `parse` the one that reads text. No torch here: settings are checked
-before anything heavy is imported.
+`coerce` is the one place that checks a value, `parse` the one that reads text; `checked` does the same for the
+arguments of a function. No torch here: settings are checked before anything heavy is imported.
 """
 
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from functools import cache, wraps
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fixformer.errors import InputError, UnknownName, UserError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ def at_least(low: int) -> Expect:
 
 def between(low: float, high: float) -> Expect:
     return Expect(f"a number in [{low:g}, {high:g}]", lambda value: low <= value <= high)
+
+
+def int_between(low: int, high: int) -> Expect:
+    return Expect(f"an int from {low} to {high}", lambda value: low <= value <= high)
 
 
 PositiveInt = Annotated[int, at_least(1)]
@@ -98,6 +106,46 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if rule and not rule.holds(converted):
         raise InputError(f"{name}={converted!r}: expected {rule.what}.")
     return converted
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Check the arguments of a function before it runs, by its annotations, as settings are checked.
+
+    Arguments of other types than a setting may have, such as `str | Path`, are left to the function.
+    """
+
+    @cache  # not at import time: most functions of the package are never called in a process
+    def types_of_arguments() -> dict[str, Any]:
+        hints = get_type_hints(function, include_extras=True)
+        return {name: hint for name, hint in hints.items() if name != "return" and is_setting_type(hint)}
+
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = signature.bind(*args, **kwargs)
+        for name, hint in types_of_arguments().items():
+            if name in given.arguments:
+                given.arguments[name] = coerce(given.arguments[name], hint, name)
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+def is_setting_type(hint: Any) -> bool:
+    """Whether `coerce` knows this type."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint, *others = get_args(hint)
+        if others != [types.NoneType]:
+            return False
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return kind in PLAIN or get_origin(kind) in (Literal, tuple)
+
+
+def check_path(value: Any, name: str) -> None:
+    """Raise an `InputError` unless an argument can be a path; most functions take them as text or as `Path`."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise InputError(f"{name}={value!r}: expected a path.")
 
 
 def _unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:

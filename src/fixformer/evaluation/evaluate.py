@@ -2,20 +2,24 @@
 
 import json
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from fixformer.config import Aggregate, DataConfig, EvalConfig, check_device
-from fixformer.config.schema import dump, load
+from fixformer.config import Aggregate, DataConfig, EvalConfig, parse_views
+from fixformer.config.eval import BatchSize, Views
+from fixformer.config.schema import Count, check_path, checked, dump, load
+from fixformer.config.train import Device
 from fixformer.data.listing import UNLABELLED, Index, Sample
 from fixformer.data.loading import VideoReader, index_of, reader_for
 from fixformer.errors import UserError
 from fixformer.evaluation.charts import Rows
 from fixformer.evaluation.report import write_report
-from fixformer.evaluation.result import Evaluation, Failure, summarise
-from fixformer.evaluation.scoring import score_split
+from fixformer.evaluation.result import Evaluation, summarise
+from fixformer.evaluation.scoring import require_scores, score_split
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
+from fixformer.models.cost import require_forward_memory
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
 from fixformer.runtime.files import check_writable, write_json, write_text
 from fixformer.runtime.progress import Report
@@ -25,17 +29,18 @@ from fixformer.runtime.signals import NEVER_STOP, StopRequest
 LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache", "location")
 
 
+@checked
 def evaluate(
     checkpoint: str | Path,
     *,
     data: str | Path | None = None,
-    views: str | None = None,
+    views: Views | None = None,
     aggregate: Aggregate | None = None,
     split: str | None = None,
     output: str | Path | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    device: str = "auto",
+    batch_size: BatchSize | None = None,
+    workers: Count | None = None,
+    device: Device = "auto",
     progress: Report | None = None,
     **data_settings: Any,
 ) -> Evaluation:
@@ -54,7 +59,9 @@ def evaluate(
         progress: called with (videos done, videos in all).
         data_settings: settings of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
     """
-    check_device(device)
+    for name, path in (("data", data), ("output", output)):
+        if path is not None:
+            check_path(path, name)
     if output is not None:
         check_writable(output)
     model, info = load_model(checkpoint)
@@ -63,8 +70,11 @@ def evaluate(
     index = index_of(source)
     split = split or index.eval_split
     check_labels(index, info)
-    labelled_samples(index, split)
+    videos = len(labelled_samples(index, split))
     with join_world(device) as world:
+        if world.device.type == "cpu":
+            clips = min(config.batch_size, videos) * prod(parse_views(config.views))
+            require_forward_memory(model, clips, f"views={config.views} with batch_size={config.batch_size}")
         model.to(world.device)
         evaluation = evaluate_model(model, info, index, split, config, source, world=world, progress=progress)
         if output is not None and world.is_main:
@@ -150,18 +160,13 @@ def evaluate_model(
         progress=progress,
         stop=stop,
     )
-    if not len(scores):
-        first = Failure(scores.problems[0].path, scores.problems[0].message)
-        raise UserError(
-            f"none of the {len(samples)} videos of split {split!r} can be read (first error: {first}); run "
-            "`fixformer check` to see what is wrong with each."
-        )
+    require_scores(scores, split)
     return summarise(scores, index, split, info, config, data)
 
 
 def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None = None) -> None:
     """Write evaluation.json, predictions.jsonl, report.html and its charts; `log`: rows of the run, for its curves."""
-    rows = "".join(json.dumps(asdict(video)) + "\n" for video in evaluation.videos)
+    rows = "".join(json.dumps(asdict(video), allow_nan=False) + "\n" for video in evaluation.videos)
     try:
         write_json(output / "evaluation.json", evaluation.to_json())
         write_text(output / "predictions.jsonl", rows)

@@ -13,4 +13,5 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1))
+    """NaN is a bug: it is no JSON, so whatever may hold one decides itself what to print."""
+    print(json.dumps(value, indent=1, allow_nan=False))

@@ -101,5 +101,17 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any, *, indent: int | None = 1) -> None:
-    """`indent=None` is for large files, which Python then writes several times faster."""
-    write_text(path, json.dumps(value, indent=indent) + "\n")
+    """`indent=None` is for large files, which Python then writes several times faster. NaN is a bug: it is no JSON."""
+    write_text(path, json.dumps(value, indent=indent, allow_nan=False) + "\n")
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text that may come from anywhere; a `ValueError` for what is not JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -15,9 +15,13 @@ from fixformer.models.checkpoint import (
     complete_model_settings,
     find_checkpoint,
     read_info,
+    verify,
 )
+from fixformer.models.cost import stored_bytes
 from fixformer.models.registry import create_model
 from fixformer.models.weights.loading import LoadReport, load_weights, read_weights
+from fixformer.runtime.distributed import SINGLE_PROCESS, World
+from fixformer.runtime.memory import require_memory
 
 
 def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
@@ -34,6 +38,8 @@ def load_initial_weights(model: VideoModel, source: str, labels: list[str]) -> L
     file = find_checkpoint(source) / WEIGHTS if Path(source).is_dir() else Path(source)
     if not file.is_file():
         raise UserError(f"init={source!r}: no such checkpoint, run or weight file.")
+    if file.name == WEIGHTS:
+        verify(file.parent, WEIGHTS, CONFIG)
     try:
         weights: Path | dict[str, Tensor] = file
         if _labels_of(file) not in (None, labels):
@@ -51,14 +57,26 @@ def _labels_of(file: Path) -> list[str] | None:
         return None
 
 
-def check_stage_sizes(config: TrainConfig, num_classes: int) -> None:
-    """Run the model on every clip size of the stages, on the meta device, where it costs nothing."""
-    if not config.stages:
-        return  # then there is only the size the model is built for
-    with torch.device("meta"), torch.no_grad():
+def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SINGLE_PROCESS) -> None:
+    """Run the model on every clip size of the run, on the meta device: it must accept them, and they must fit.
+
+    What autograd keeps of a forward pass, with the weights and their gradients, is the least that a step takes.
+    """
+    with torch.device("meta"):
         model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
-        for stage in config.stages:
-            model(torch.empty(1, 3, stage.frames, stage.size, stage.size))
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    half = 1 if config.run.precision == "float32" else 0.5
+    for stage in config.stages or (config.stage_of(0),):
+        batch = max(1, (stage.batch_size or config.batch_size) // world.size)
+        clips = min(batch, config.micro_batch or batch)
+        stored = 0 if config.run.checkpointing else half * stored_bytes(model, stage.frames, stage.size)
+        pixels = 4 * 3 * stage.frames * stage.size**2
+        if world.device.type == "cpu":
+            require_memory(
+                2 * weights + clips * stored + batch * pixels,
+                f"a step with {batch} clips of frames={stage.frames} and size={stage.size}, {clips} at a time",
+                "lower batch_size, micro_batch, frames or size, or set checkpointing=true",
+            )
 
 
 def check_batch_division(config: TrainConfig, processes: int) -> None:

@@ -132,7 +132,7 @@ def _run(
     config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
 ) -> TrainResult:
     check_batch_division(config, world.size)
-    check_stage_sizes(config, len(index.labels))
+    check_stage_sizes(config, len(index.labels), world)
     display = make_display(world.is_main)
     record = RunRecord.of(config, index, world.size)
     checkpoint = world.on_main_process(lambda: find_checkpoint_to_resume(record, resume=resume, fork=fork))

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fixformer.errors import WeightsError
 from fixformer.models.attention.kinds import resize_slots
 from fixformer.models.base import VideoModel
 from fixformer.models.layers.embedding import interpolate_space, interpolate_time
+from fixformer.models.tensor_files import read_tensor_file, require_finite
 from fixformer.models.weights.image_vit import from_timm_vit, from_transformers_vit
 from fixformer.models.weights.pytorchvideo import (
     from_pytorchvideo_mvit,
@@ -114,18 +113,11 @@ UNKNOWN_TO_IMAGES = (
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
+    """The tensors of a safetensors file, all finite; those of a checkpoint are compared with its manifest."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"no weight file at {path}.")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        if path.suffix == ".safetensors":
-            raise WeightsError(f"{path} is damaged or cut short ({error}); fetch it again or use another.") from None
-        raise WeightsError(
-            f"{path} is not a safetensors file ({error}); pickled weights are never loaded, convert it first."
-        ) from None
+    tensors = read_tensor_file(path)
+    require_finite(tensors, path)
+    return tensors
 
 
 def load_weights(
