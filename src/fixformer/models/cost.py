@@ -245,7 +245,11 @@ def require_forward_memory(model: VideoModel, clips: int, what: str) -> None:
     clip = _clip(twin.num_frames, twin.image_size)
     with _countable(twin.num_frames, twin.image_size), torch.no_grad():
         twin(clip)
-    require_memory(clips * (clip.nbytes + largest), what, "use fewer or smaller clips at a time")
+    require_memory(
+        clips * (clip.nbytes + largest),
+        f"{clips} clips at a time ({what})",
+        "use fewer views, smaller batches or a smaller clip",
+    )
 
 
 @contextmanager

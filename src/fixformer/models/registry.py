@@ -79,7 +79,7 @@ def _check_memory(name: str, preset: Preset, settings: ModelSettings) -> None:
     with torch.device("meta"):
         model = preset.build(settings)
     weights = sum(tensor.nbytes for tensor in model.state_dict().values())
-    require_memory(weights, f"the weights of {name} with these settings", "make it smaller, such as depth or embed_dim")
+    require_memory(weights, f"the weights of {name} with these settings", "use smaller ones")
 
 
 def list_settings(name: str) -> list[str]:

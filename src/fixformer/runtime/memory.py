@@ -56,7 +56,7 @@ def require_memory(need: float, what: str, advice: str) -> None:
     """Raise a `UserError` if `what` needs more memory than there is; the system would kill the process silently."""
     free = free_memory()
     if free is not None and need > free:
-        raise UserError(f"{what}: expected at most {free / 1e9:,.1f} GB, needs {need / 1e9:,.1f} GB; {advice}.")
+        raise UserError(f"{what} need {need / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free; {advice}.")
 
 
 def _status(field: str) -> int:

@@ -74,7 +74,7 @@ def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SING
         if world.device.type == "cpu":
             require_memory(
                 2 * weights + clips * stored + batch * pixels,
-                f"a step with {batch} clips of frames={stage.frames} and size={stage.size}, {clips} at a time",
+                f"the {batch} clips of a step, {clips} at a time, with frames={stage.frames} and size={stage.size}",
                 "lower batch_size, micro_batch, frames or size, or set checkpointing=true",
             )
 
