@@ -183,7 +183,7 @@ def _read_video(reader: VideoReader, sample: Sample, visit: Visit, make: Callabl
     """What `make` makes of the open video; errors name the sample.
 
     A video that cannot be decoded is tried a second time: a process that was stopped for a while, or a slow network
-    disk, makes a good file run into the decoder's time limit.
+    disk, makes a good file run into the decoder's time limit. A damaged cache is not read the second time.
     """
 
     def read() -> T:
@@ -204,9 +204,6 @@ def _read_video(reader: VideoReader, sample: Sample, visit: Visit, make: Callabl
     except InputError as error:
         # sampling and scaling do not know the file
         raise error if sample.path in str(error) else InputError(f"{sample.path}: {error}") from None
-    except FileNotFoundError as error:
-        # the cache was deleted meanwhile
-        raise DecodeError(str(error), file=sample.path) from None
 
 
 def collate_train(items: list[TrainItem]) -> TrainBatch:
