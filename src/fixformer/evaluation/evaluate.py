@@ -1,6 +1,7 @@
 """`fixformer eval`: score a checkpoint on a data set and write a report."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
@@ -67,6 +68,11 @@ def evaluate(
     model, info = load_model(checkpoint)
     config = override_eval(info.config.eval, views=views, aggregate=aggregate, batch_size=batch_size)
     source = choose_data(info, data, workers, data_settings)
+    if data is None and not os.path.exists(source.path):
+        raise UserError(
+            f"the data of the run, {source.path!r}, does not exist here (looked for {os.path.abspath(source.path)}); "
+            "give its place with --data PATH."
+        )
     index = index_of(source)
     split = split or index.eval_split
     check_labels(index, info)
@@ -116,10 +122,15 @@ def check_labels(index: Index, info: CheckpointInfo) -> None:
         raise UserError("the data has the checkpoint's labels in another order; give labels=FILE in its order.")
     foreign = next((name for name in index.labels if name not in info.labels), None)
     missing = next((name for name in info.labels if name not in index.labels), None)
-    what = f"{foreign!r} is not a label of the checkpoint" if foreign else f"{missing!r} is not a label of the data"
+    counts = f"({len(info.labels)} labels in the checkpoint, {len(index.labels)} in the data)"
+    if foreign is None:
+        raise UserError(
+            f"the data lacks {missing!r} and perhaps other labels of the checkpoint {counts}; to score it on data of "
+            "some of its classes, give labels=FILE with all of them in its order."
+        )
     raise UserError(
-        f"the checkpoint has another label set: {what} ({len(info.labels)} labels in the checkpoint, "
-        f"{len(index.labels)} in the data); score it on data with its own labels, or train on these."
+        f"the checkpoint has another label set: {foreign!r} is not a label of the checkpoint {counts}; score it on "
+        "data with its own labels, or train on these."
     )
 
 
