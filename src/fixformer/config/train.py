@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Annotated, Any, Literal
 
-from fixformer.config.clip import ClipSpec
+from fixformer.config.clip import ClipSpec, FrameCount, Side
 from fixformer.config.data import DataConfig
 from fixformer.config.eval import EvalConfig
 from fixformer.config.schema import (
@@ -18,6 +18,7 @@ from fixformer.config.schema import (
     Settings,
     coerce,
     dump,
+    int_between,
 )
 from fixformer.errors import SettingsConflict, UserError
 
@@ -29,6 +30,7 @@ Betas = Annotated[
 ]
 # torch knows other devices, on which these models fail in the middle of a run
 Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"auto|cpu|cuda(:\d+)?").fullmatch)]
+Epochs = Annotated[int, int_between(1, 1_000_000)]  # a plan looks at each
 Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
 
@@ -67,9 +69,9 @@ class OptimConfig(Settings):
 class Stage(Settings):
     """A part of the run with its own clip size; small clips first make training faster."""
 
-    epochs: PositiveInt
-    frames: PositiveInt
-    size: PositiveInt
+    epochs: Epochs
+    frames: FrameCount
+    size: Side
     batch_size: PositiveInt | None = None
 
     @classmethod
@@ -144,7 +146,7 @@ class TrainConfig(Settings):
     init: str | None = None
     data: DataConfig = field(default_factory=DataConfig)
     clip: ClipSpec = field(default_factory=ClipSpec)
-    epochs: PositiveInt = 30
+    epochs: Epochs = 30
     stages: tuple[Stage, ...] = ()
     batch_size: PositiveInt = 16
     micro_batch: int | None = None

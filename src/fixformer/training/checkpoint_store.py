@@ -16,10 +16,12 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from fixformer.config.schema import coerce
 from fixformer.errors import UserError
 from fixformer.models.checkpoint import (
     CONFIG,
     WEIGHTS,
+    CheckpointError,
     CheckpointInfo,
     first_changed,
     read_info,
@@ -143,11 +145,16 @@ def damage(path: Path) -> str | None:
 def score(path: Path) -> float | None:
     """The accuracy of a checkpoint that was written right after an evaluation; None for others."""
     info = read_info(path)
-    return info.metrics["video_top1"] if info.metrics.get("epoch") == info.epoch else None
+    value = info.metrics.get("video_top1")
+    return value if info.metrics.get("epoch") == info.epoch and isinstance(value, float | int) else None
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    return parse_json((path / STATE).read_text())
+    """What a run needs to resume beside its tensors; its values are checked where they are used."""
+    try:
+        return coerce(parse_json((path / STATE).read_text()), dict, "the state of the run")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path / STATE} is damaged ({error}); remove this checkpoint.") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

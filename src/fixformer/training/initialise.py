@@ -1,11 +1,12 @@
 """Building a run's model: checks that fail before anything is decoded, fresh weights, weights of `--init`."""
 
+from math import prod
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fixformer.config import TrainConfig
+from fixformer.config import TrainConfig, parse_views
 from fixformer.errors import SettingsConflict, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import (
@@ -66,6 +67,7 @@ def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SING
         model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
     weights = sum(parameter.nbytes for parameter in model.parameters())
     half = 1 if config.run.precision == "float32" else 0.5
+    views = prod(parse_views(config.eval.views))
     for stage in config.stages or (config.stage_of(0),):
         batch = max(1, (stage.batch_size or config.batch_size) // world.size)
         clips = min(batch, config.micro_batch or batch)
@@ -77,6 +79,7 @@ def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SING
                 f"the {batch} clips of a step, {clips} at a time, with frames={stage.frames} and size={stage.size}",
                 "lower batch_size, micro_batch, frames or size, or set checkpointing=true",
             )
+            require_memory(views * pixels, f"the eval.views={config.eval.views} of a video", "use fewer")
 
 
 def check_batch_division(config: TrainConfig, processes: int) -> None:

@@ -147,7 +147,7 @@ def _run(
     learner = Learner(model, config, world)
     if checkpoint is not None:
         state = read_state(checkpoint)
-        learner.restore(read_tensors(checkpoint), state["scaler"])
+        learner.restore(read_tensors(checkpoint), state.get("scaler", {}))
     readers = _make_readers(config, index, world, stop)
 
     # only now, so that a run that fails to start leaves no trace

@@ -21,7 +21,7 @@ from fixformer.data.loading.loaders import TrainLoader
 from fixformer.errors import Interrupted, NotFinite, UserError
 from fixformer.evaluation.metrics import compute_metrics
 from fixformer.evaluation.scoring import require_scores, score_split
-from fixformer.models.checkpoint import CheckpointInfo
+from fixformer.models.checkpoint import CheckpointError, CheckpointInfo
 from fixformer.models.layers.noise import share_of_batch
 from fixformer.runtime.distributed import World
 from fixformer.runtime.provenance import source_commit, versions
@@ -87,8 +87,11 @@ class Trainer:
     def resume(self, info: CheckpointInfo, state: dict[str, Any]) -> None:
         """Continue from a checkpoint's `config.json` and `train.json`; its tensors are restored by the learner."""
         # checkpoints of format 1 have step and metrics in both files
-        values = {"step": info.step, "metrics": info.metrics, **coerce(state.get("position"), dict, "position")}
-        self.position, stored_steps = load(Position, values), coerce(state.get("steps"), PositiveInt, "steps")
+        try:
+            values = {"step": info.step, "metrics": info.metrics, **coerce(state.get("position"), dict, "position")}
+            self.position, stored_steps = load(Position, values), coerce(state.get("steps"), PositiveInt, "steps")
+        except UserError as error:
+            raise CheckpointError(f"train.json of step {info.step} is damaged: {error}") from None
         steps = self.loader().steps
         if stored_steps != steps and self.position.batch:  # forked with another batch size
             self.position.batch = self.position.batch * steps // stored_steps
