@@ -85,7 +85,7 @@ def test_another_model_keeps_the_settings_it_knows(config: TrainConfig) -> None:
         ({"fixaton": "none"}, UnknownName, ["fixation"]),
         ({"model": "fixformer_tny"}, UnknownName, ["fixformer_tiny"]),
         ({"epochs": "many"}, UserError, ["epochs='many'", "int"]),
-        ({"epochs": 0}, UserError, ["epochs=0", "at least 1"]),
+        ({"epochs": 0}, UserError, ["epochs=0", "from 1 to"]),
         ({"lr": -1.0}, UserError, ["lr=-1.0", "more than 0"]),
         ({"optimiser": "adam"}, UnknownName, ["adam", "adamw"]),
         ({"precision": "float16"}, UnknownName, ["float16"]),

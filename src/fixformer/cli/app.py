@@ -212,19 +212,23 @@ def predict(
     from fixformer.cli.printing import print_prediction
     from fixformer.evaluation.predictor import load
     from fixformer.runtime.console import print_json
+    from fixformer.runtime.progress import progress
 
     if not files:
         raise UserError("no video files given; list them after the checkpoint.")
     classifier = load(checkpoint, device=device)
     rows, failed = [], 0
-    for found in classifier.predict_each(files, views=views, top_k=top_k):
-        rows.append(found.to_json())
-        if isinstance(found, UserError):
-            failed += 1
-            _print_error(found)
-        elif not json:
-            print_prediction(found)
-            sys.stdout.flush()  # one after the other, also through a pipe
+    with progress("classifying videos") if json else nullcontext() as report:
+        for found in classifier.predict_each(files, views=views, top_k=top_k):
+            rows.append(found.to_json())
+            if isinstance(found, UserError):
+                failed += 1
+                _print_error(found)
+            elif not json:
+                print_prediction(found)
+                sys.stdout.flush()  # one after the other, also through a pipe
+            if report:
+                report(len(rows), len(files))
     if json:
         print_json(rows)
     if failed:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fixformer.config import Aggregate
+from fixformer.config.schema import checked
 from fixformer.data.loading.datasets import Problem
 from fixformer.models.base import VideoModel
 
@@ -28,11 +29,13 @@ def have_finite_scores(logits_BVK: Tensor) -> Tensor:
     return logits_BVK.sum(1).isfinite().all(-1)  # one NaN or infinity makes its sum one
 
 
+@checked
 def combine(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
     """One score per class: the sum of the views' logits, or the mean of their probabilities."""
     return logits_BVK.sum(1) if aggregate == "logits" else logits_BVK.softmax(-1).mean(1)
 
 
+@checked
 def probabilities(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
     """Class probabilities `[B, K]`, ranked as by `combine`: logits are averaged before the softmax."""
     return logits_BVK.mean(1).softmax(-1) if aggregate == "logits" else combine(logits_BVK, aggregate)

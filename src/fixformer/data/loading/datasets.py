@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fixformer.config import ClipSpec
+from fixformer.config.schema import checked
 from fixformer.data.clips import transforms
 from fixformer.data.clips.augment import Box
 from fixformer.data.clips.frames import FrameSource
@@ -104,6 +105,7 @@ class TestBatch:
 class TrainClips:
     """One augmented clip per (epoch, video)."""
 
+    @checked
     def __init__(
         self,
         samples: Sequence[Sample],
