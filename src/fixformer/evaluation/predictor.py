@@ -59,7 +59,7 @@ class PredictionError(UserError):
 
     def __init__(self, file: str, reason: Exception) -> None:
         text = str(reason).rstrip(".") or type(reason).__name__
-        super().__init__(text if file in text else f"{file}: {text}")
+        super().__init__(text if file and text.startswith(file) else f"{file}: {text}")
         self.file = file
 
     def to_json(self) -> dict[str, Any]:

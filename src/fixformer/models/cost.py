@@ -230,8 +230,11 @@ def stored_bytes(model: nn.Module, frames: int, size: int) -> int:
 def require_forward_memory(model: VideoModel, clips: int, what: str) -> None:
     """Raise a `UserError` if the machine has not even memory for so many clips and the largest output of a layer.
 
-    `what` names the settings that decide about it. The model is only asked for its name, settings and size.
+    `what` names the settings that decide about it. The model is only asked for its name and settings; one that
+    `create_model` has not built has none, and is not judged.
     """
+    if not model.name:
+        return
     with torch.device("meta"):
         twin = create_model(model.name, **model.settings).eval()
     largest = 0

@@ -65,15 +65,18 @@ def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SING
     """
     with torch.device("meta"):
         model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
-    weights = sum(parameter.nbytes for parameter in model.parameters())
+    weights = sum(parameter.nbytes for parameter in model.parameters()) / (world.size if config.run.shard else 1)
+    is_cpu = world.device.type == "cpu"
+    if is_cpu:
+        require_memory(2 * weights, f"the weights of {config.model} and their gradients", "use smaller settings of it")
     half = 1 if config.run.precision == "float32" else 0.5
     views = prod(parse_views(config.eval.views))
     for stage in config.stages or (config.stage_of(0),):
         batch = max(1, (stage.batch_size or config.batch_size) // world.size)
         clips = min(batch, config.micro_batch or batch)
-        stored = 0 if config.run.checkpointing else half * stored_bytes(model, stage.frames, stage.size)
+        stored = half * stored_bytes(model, stage.frames, stage.size) * (not config.run.checkpointing)
         pixels = 4 * 3 * stage.frames * stage.size**2
-        if world.device.type == "cpu":
+        if is_cpu:
             require_memory(
                 2 * weights + clips * stored + batch * pixels,
                 f"the {batch} clips of a step, {clips} at a time, with frames={stage.frames} and size={stage.size}",
