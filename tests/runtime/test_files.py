@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from fixformer.errors import UserError
-from fixformer.runtime.files import new_directory, remove_temporary_files, replace_symlink, replacing, write_json
+from fixformer.runtime.files import (
+    new_directory,
+    parse_json,
+    remove_temporary_files,
+    replace_symlink,
+    replacing,
+    write_json,
+)
 
 
 def write_half_and_fail(path: Path) -> None:
@@ -57,3 +64,15 @@ def test_sweeping_removes_the_leftovers_and_nothing_else(tmp_path: Path) -> None
     (tmp_path / "step").mkdir()
     remove_temporary_files(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[NaN]", "-Infinity", "[" * 100_000, "1" * 10_000])
+def test_what_is_not_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text)
+
+
+def test_a_number_that_json_lacks_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "x.json", {"accuracy": float("nan")})
+    assert not list(tmp_path.iterdir())
