@@ -18,5 +18,7 @@ def trained(motions: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainRes
 
 @pytest.fixture
 def copied(trained: TrainResult, tmp_path: Path) -> Path:
-    """A copy of the last checkpoint, to damage."""
-    return Path(shutil.copytree(trained.output / "last", tmp_path / "copy"))
+    """A copy of the last checkpoint as it may be shared, without the manifest that would notice a change."""
+    copy = Path(shutil.copytree(trained.output / "last", tmp_path / "copy"))
+    (copy / "manifest.json").unlink()
+    return copy

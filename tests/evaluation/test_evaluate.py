@@ -11,8 +11,9 @@ import torch
 
 from fixformer.config import DataConfig, TrainConfig
 from fixformer.data.clips.views import file_views
-from fixformer.errors import UnknownName, UserError
+from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import choose_data, evaluate, write_evaluation
+from fixformer.evaluation.result import name_of_set
 from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.training.run import TrainResult
 
@@ -65,6 +66,57 @@ def test_unreadable_and_missing_videos_are_listed_not_replaced(
         "evaluation.json",
     }
     assert json.loads((tmp_path / "report" / "evaluation.json").read_text())["protocol"]["scored"] == 10
+
+
+@pytest.fixture
+def named(trained: TrainResult, copied_data: Path, tmp_path: Path) -> Path:
+    """The validation videos in folders named after their labels, of all classes but the last, and a list of all."""
+    (tmp_path / "names.txt").write_text("\n".join(trained.evaluation.labels))
+    for video in trained.evaluation.videos:
+        if video.label < len(trained.evaluation.labels) - 1:
+            folder = tmp_path / "some classes" / "val" / trained.evaluation.labels[video.label]
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(video.path, folder)
+    return tmp_path
+
+
+def test_data_of_some_classes_needs_the_labels_of_all(trained: TrainResult, named: Path) -> None:
+    """In folders as in a table."""
+    folders, table, labels = named / "some classes", named / "some.csv", trained.evaluation.labels
+    with pytest.raises(UserError, match=rf"{labels[-1]!r}.*12 .* 11 .*labels=FILE"):
+        evaluate(trained.output, data=folders)
+    files = sorted(folders.rglob("*.webm"))
+    table.write_text("path,label,split\n" + "".join(f'{file},"{file.parent.name}",val\n' for file in files))
+    found = [evaluate(trained.output, data=data, labels=str(named / "names.txt")) for data in (folders, table)]
+    assert found[0].metrics == found[1].metrics
+    assert [one.protocol.dataset for one in found] == ["some classes (folders)", f"{named.name}/some.csv (csv)"]
+    scores = {Path(video.path).name: video.probability for video in trained.evaluation.videos}
+    for video in found[0].videos:
+        assert video.probability == pytest.approx(scores[Path(video.path).name], rel=1e-4)
+
+
+def test_elsewhere_the_error_says_where_the_data_was_looked_for(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.loads((copied / "config.json").read_text())
+    content["config"]["data"]["path"] = "videos/motions"
+    (copied / "config.json").write_text(json.dumps(content))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=rf"'videos/motions'.*{tmp_path}/videos/motions.*--data"):
+        evaluate(copied)
+
+
+def test_a_set_is_called_as_its_user_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("videos/train", "lsa64"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("videos/list.csv", "lsa64/index.csv"):
+        (tmp_path / file).write_text("")
+    monkeypatch.chdir(tmp_path / "videos")
+    assert name_of_set(".", "folders") == name_of_set("../videos/", "folders") == "videos (folders)"
+    assert name_of_set("list.csv", "csv") == "videos/list.csv (csv)"
+    assert name_of_set("train/..", "folders") == "videos (folders)"
+    assert name_of_set("../lsa64", "lsa64") == name_of_set("../lsa64/index.csv", "lsa64") == "lsa64"
+    assert name_of_set("/", "folders") == "folders"
 
 
 def test_the_protocol_is_complete(trained: TrainResult) -> None:
@@ -120,7 +172,7 @@ def test_a_directory_without_a_checkpoint(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "damaged"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 2}', r"damaged \('labels'"),
+        ('{"format": 2}', r"damaged \('metrics'"),
     ],
 )
 def test_a_damaged_config(copied: Path, text: str, words: str) -> None:
@@ -146,7 +198,7 @@ def test_a_config_of_another_type(copied: Path, where: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("size", [0, 5, 1000])
 def test_weights_that_are_cut_short(copied: Path, size: int) -> None:
     (copied / "model.safetensors").write_bytes((copied / "model.safetensors").read_bytes()[:size])
-    with pytest.raises(UserError, match=r"model\.safetensors is damaged .*another checkpoint"):
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged "):
         evaluate(copied)
 
 
@@ -158,7 +210,7 @@ def test_weights_that_are_not_the_models(copied: Path) -> None:
         evaluate(copied)
     content["config"]["model"] = "fixformer_tni"
     (copied / "config.json").write_text(json.dumps(content))
-    with pytest.raises(UnknownName, match="fixformer_tiny"):
+    with pytest.raises(UserError, match=r"'fixformer_tni'.*fixformer_tiny"):
         evaluate(copied)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixformer.evaluation.metrics import class_recall, compute_metrics, confusion_matrix, predicted, worst_confusions
-from fixformer.evaluation.scores import Scores, combine, label_rank, probabilities
+from fixformer.evaluation.scores import Scores, combine, have_finite_scores, label_rank, probabilities
 
 
 def make_scores(score: list[list[float]], label: list[int], ranks: list[list[int]] | None = None) -> Scores:
@@ -35,30 +35,11 @@ def test_a_class_without_videos_does_not_count() -> None:
     assert class_recall(confusion_matrix(scores)) == [0.5, None, None]
 
 
-def test_nothing_scored() -> None:
-    metrics = compute_metrics(Scores.empty(3, 2))
-    assert metrics.video_top1 == metrics.clip_top5 == 0
-    assert confusion_matrix(Scores.empty(3, 2)).sum() == 0
-
-
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    ("row", "ranks"),
-    [
-        ([NAN, NAN, NAN], [2, 2, 2]),
-        ([-INF, -INF, -INF], [2, 2, 2]),
-        ([INF, 1.0, 0.0], [2, 1, 2]),
-        ([NAN, 1.0, 0.0], [2, 1, 2]),
-        ([-INF, 1.0, 0.0], [2, 0, 1]),
-    ],
-)
-def test_scores_that_are_no_numbers_are_never_hits(row: list[float], ranks: list[int]) -> None:
-    scores = make_scores([row] * 3, [0, 1, 2])
-    assert label_rank(scores.score_NK, scores.label_N).tolist() == ranks
-    assert (predicted(scores) == scores.label_N).tolist() == [rank == 0 for rank in ranks]
-    assert compute_metrics(scores).video_top1 == compute_metrics(scores).mean_class == ranks.count(0) / 3
+def test_one_value_that_is_no_number_spoils_a_video() -> None:
+    """Also where only the sum of the views is none."""
+    logits = torch.zeros(5, 2, 3)
+    logits[1, 0, 2], logits[2, 1, 0], logits[3, :, 1] = float("nan"), float("-inf"), 3e38
+    assert have_finite_scores(logits).tolist() == [True, False, False, False, True]
 
 
 @settings(deadline=None, max_examples=50)

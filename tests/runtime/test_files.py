@@ -17,6 +17,7 @@ from fixformer.runtime.files import (
     is_output,
     make_output,
     new_directory,
+    parse_json,
     read_records,
     remove_temporary_files,
     replace_symlink,
@@ -183,3 +184,15 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(UserError):
         check_writable(cache_directory())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[NaN]", "-Infinity", "[" * 100_000, "1" * 10_000])
+def test_what_is_not_json_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text)
+
+
+def test_a_number_that_json_lacks_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "x.json", {"accuracy": float("nan")})
+    assert not list(tmp_path.iterdir())

@@ -237,21 +237,26 @@ def predict(
     from fixformer.cli.printing import print_prediction
     from fixformer.evaluation.predictor import load
     from fixformer.runtime.console import print_json
+    from fixformer.runtime.progress import progress
 
     if not files:
         raise UserError("no video files given; list them after the checkpoint.")
     classifier = load(checkpoint, device=device)
-    predictions = []
-    for found in classifier.predict_each(files, views=views, top_k=top_k):
-        if isinstance(found, UserError):
-            _print_error(found)
-            continue
-        predictions.append(found.to_json())
-        if not json:
-            print_prediction(found)
+    rows, failed = [], 0
+    with progress("classifying videos") if json else nullcontext() as report:
+        for found in classifier.predict_each(files, views=views, top_k=top_k):
+            rows.append(found.to_json())
+            if isinstance(found, UserError):
+                failed += 1
+                _print_error(found)
+            elif not json:
+                print_prediction(found)
+                sys.stdout.flush()  # one after the other, also through a pipe
+            if report:
+                report(len(rows), len(files))
     if json:
-        print_json(predictions)
-    if len(predictions) < len(files):
+        print_json(rows)
+    if failed:
         raise SystemExit(1)
 
 

@@ -1,17 +1,17 @@
 """How a clip is cut from a video, and how training augments it."""
 
 from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from typing import Annotated, Literal
 
 from fixformer.config.schema import (
     Expect,
     Fraction,
     NonNegative,
-    Positive,
     PositiveFraction,
-    PositiveInt,
     Settings,
     between,
+    int_between,
 )
 from fixformer.errors import SettingsConflict
 
@@ -22,15 +22,25 @@ Crop = Literal["jitter", "multiscale", "resized", "centre"]
 Fit = Literal["crop", "squeeze"]
 AugmentPolicy = Literal["none", "v0", "rand"]
 
-Jitter = Annotated[tuple[int, int], Expect("two sizes, the smaller first", lambda sides: 1 <= sides[0] <= sides[1])]
+# The decoder refuses larger pictures (`data/video/decoder.py::Limits`), and an hour of video has fewer frames.
+MOST_PIXELS, MOST_FRAMES = 8_192, 65_536
+Side = Annotated[int, int_between(1, MOST_PIXELS)]
+FrameCount = Annotated[int, int_between(1, MOST_FRAMES)]
+Jitter = Annotated[
+    tuple[int, int],
+    Expect(f"two sizes up to {MOST_PIXELS}, the smaller first", lambda sides: 1 <= sides[0] <= sides[1] <= MOST_PIXELS),
+]
 Area = Annotated[
     tuple[float, float],
     Expect("two shares in (0, 1], the smaller first", lambda shares: 0 < shares[0] <= shares[1] <= 1),
 ]
+# From one frame in a quarter of an hour to the fastest cameras.
+FrameRate = Annotated[float, between(0.001, 1000)]
 Deviations = Annotated[
     tuple[float, float, float],
-    Expect("three values more than 0", lambda values: all(value > 0 for value in values)),
+    Expect("three finite values more than 0", lambda values: all(0 < value < inf for value in values)),
 ]
+Means = Annotated[tuple[float, float, float], Expect("three finite values", lambda values: all(map(isfinite, values)))]
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Augment(Settings):
     warp: Annotated[float, between(0, 0.5)] = 0.0
     flip: Fraction = 0.0
     policy: AugmentPolicy = "none"
-    rand_ops: PositiveInt = 2
+    rand_ops: Annotated[int, int_between(1, 100)] = 2
     rand_magnitude: Annotated[float, between(0, 10)] = 9.0
     rand_std: NonNegative = 0.5
     colour: NonNegative = 0.0
@@ -99,21 +109,21 @@ class ClipSpec(Settings):
         augment: training only.
     """
 
-    frames: PositiveInt = 16
+    frames: FrameCount = 16
     sampling: Sampling = "uniform"
-    stride: PositiveInt = 1
-    fps: Positive | None = None
+    stride: FrameCount = 1
+    fps: FrameRate | None = None
     clock: Clock = "frames"
     short_video: ShortVideo = "repeat_last"
-    size: PositiveInt = 224
-    short_side: PositiveInt | None = None
+    size: Side = 224
+    short_side: Side | None = None
     fit: Fit = "crop"
     focus: Fraction = 0.5
     antialias: bool = True
-    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    mean: Means = (0.5, 0.5, 0.5)
     std: Deviations = (0.5, 0.5, 0.5)
-    keep_frames: PositiveInt | None = None
-    keep_short_side: PositiveInt | None = None
+    keep_frames: FrameCount | None = None
+    keep_short_side: Side | None = None
     augment: Augment = field(default_factory=Augment)
 
     @property

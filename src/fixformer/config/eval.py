@@ -4,11 +4,14 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fixformer.config.schema import Count, Expect, PositiveInt, Settings, coerce
+from fixformer.config.schema import Count, Expect, Settings, coerce, int_between
 
 Aggregate = Literal["logits", "probabilities"]
-VIEWS = re.compile(r"([1-9]\d*)x([13])")
-Views = Annotated[str, Expect("CLIPSxCROPS with 1 or 3 crops, such as 2x3", VIEWS.fullmatch)]
+# Up to 999 clips: papers use 1 to 10, and a video seldom has so many different ones.
+VIEWS = re.compile(r"([1-9][0-9]{0,2})x([13])")
+Views = Annotated[str, Expect("CLIPSxCROPS with 1 to 999 clips and 1 or 3 crops, such as 2x3", VIEWS.fullmatch)]
+# The videos of a batch are in memory at the same time.
+BatchSize = Annotated[int, int_between(1, 65_536)]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class EvalConfig(Settings):
 
     views: Views = "1x1"
     aggregate: Aggregate = "logits"
-    batch_size: PositiveInt = 8
+    batch_size: BatchSize = 8
     every: Count = 1
 
 

@@ -3,21 +3,27 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fixformer.config.schema import Count, Expect, PositiveInt, Rate, Settings
+from fixformer.config.clip import FrameCount, Side
+from fixformer.config.schema import PositiveInt, Rate, Settings, between, int_between
 from fixformer.errors import SettingsConflict
 
 AttentionName = Literal["linear", "softmax", "performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom"]
 FixationName = Literal["none", "separate", "cooperative"]
-Ratio = Annotated[float, Expect("a finite number of at least 1", lambda value: 1 <= value < float("inf"))]
+# Sizes far above those of any published network. They keep counting a model quick, however wrong its settings are;
+# whether it fits this machine is decided by `models/registry.py::create_model`.
+Classes = Annotated[int, int_between(1, 1_000_000)]
+Width = Annotated[int, int_between(1, 65_536)]
+Depth = Annotated[int, int_between(1, 256)]
+Ratio = Annotated[float, between(1, 64)]
 
 
 @dataclass(frozen=True)
 class ModelSettings(Settings):
     """Settings that every model has."""
 
-    num_classes: PositiveInt = 174
-    num_frames: PositiveInt = 16
-    image_size: PositiveInt = 224
+    num_classes: Classes = 174
+    num_frames: FrameCount = 16
+    image_size: Side = 224
     dropout: Rate = 0.5
 
 
@@ -25,11 +31,11 @@ class ModelSettings(Settings):
 class TransformerSettings(ModelSettings):
     """Settings that every Transformer on square patches has."""
 
-    embed_dim: PositiveInt = 512
-    depth: PositiveInt = 12
-    num_heads: PositiveInt = 8
+    embed_dim: Width = 512
+    depth: Depth = 12
+    num_heads: Width = 8
     mlp_ratio: Ratio = 4.0
-    patch_size: PositiveInt = 16
+    patch_size: Side = 16
     drop_path: Rate = 0.0
 
     def check_together(self) -> None:
@@ -51,29 +57,29 @@ class ModelConfig(TransformerSettings):
     """
 
     mlp_conv: bool = True
-    head_hidden_dim: Count = 768
+    head_hidden_dim: Annotated[int, int_between(0, 65_536)] = 768
     stem: Literal["patch", "conv"] = "patch"
-    patch_stride: PositiveInt = 14
-    patch_padding: Count = 8
+    patch_stride: Side = 14
+    patch_padding: Annotated[int, int_between(0, 8192)] = 8
     patch_norm: bool = True
     position_embedding: Literal["none", "learned"] = "none"
-    time_slots: PositiveInt | None = None
+    time_slots: FrameCount | None = None
     attention: AttentionName = "linear"
     kernel: Literal["relu", "elu1", "sigmoid"] | None = None
-    random_features: PositiveInt | None = None
+    random_features: Width | None = None
     redraw_every: PositiveInt | None = None
-    slots: PositiveInt | None = None
-    landmarks: PositiveInt | None = None
+    slots: Width | None = None
+    landmarks: Width | None = None
     fixation: FixationName = "cooperative"
     fixation_sources: Literal["qk", "qkv"] | None = None
     fixation_shared: bool | None = None
     fixation_merge: Literal["concat", "add", "multiply"] | None = None
     association: Literal["none", "time", "space", "both"] = "both"
-    shift_time: PositiveInt | None = None
-    shift_space: PositiveInt | None = None
+    shift_time: FrameCount | None = None
+    shift_space: Side | None = None
     shift_shape: Literal["cross", "square"] | None = None
     shift_keep: Rate | None = None
-    shift_segment: PositiveInt | None = None
+    shift_segment: FrameCount | None = None
     order: Literal["association_first", "fixation_first"] | None = None
     pattern: Literal["factorised", "joint", "windowed"] = "factorised"
     attention_order: Literal["space_time", "time_space"] | None = None

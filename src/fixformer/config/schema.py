@@ -145,6 +145,12 @@ def is_setting_type(hint: Any) -> bool:
     return kind in PLAIN or get_origin(kind) in (Literal, tuple)
 
 
+def check_path(value: Any, name: str) -> None:
+    """Raise an `InputError` unless an argument can be a path; most functions take them as text or as `Path`."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        raise InputError(f"{name}={shown(value)}: expected a path.")
+
+
 @cache
 def unwrap(hint: Any) -> tuple[Any, Expect | None, bool]:
     """The type inside `... | None` and `Annotated`, its condition, and whether None is allowed."""

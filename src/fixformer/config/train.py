@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from fixformer.config.clip import ClipSpec
+from fixformer.config.clip import ClipSpec, FrameCount, Side
 from fixformer.config.data import DataConfig
 from fixformer.config.eval import EvalConfig
 from fixformer.config.schema import (
@@ -33,6 +33,7 @@ Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"au
 
 # without --output it is part of the path of the run
 RecipeName = Annotated[str, Expect("a name without a slash", re.compile(r"([^/\\.\0][^/\\\0]*)?").fullmatch)]
+Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class Stage(Settings):
     """A part of the run with its own clip size; small clips first make training faster."""
 
     epochs: Epochs
-    frames: PositiveInt
-    size: PositiveInt
+    frames: FrameCount
+    size: Side
     batch_size: PositiveInt | None = None
 
     @classmethod
@@ -156,7 +157,7 @@ class TrainConfig(Settings):
     micro_batch: PositiveInt | None = None
     smoothing: Rate = 0.0
     ema: Rate | None = None
-    seed: int = 0
+    seed: Seed = 0
     optim: OptimConfig = field(default_factory=OptimConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     run: RunConfig = field(default_factory=RunConfig)

@@ -1,22 +1,27 @@
 """`fixformer eval`: score a checkpoint on a data set and write a report."""
 
 import json
+import os
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from fixformer.config import Aggregate, DataConfig, EvalConfig, check_device
-from fixformer.config.schema import dump, load
+from fixformer.config import Aggregate, DataConfig, EvalConfig, parse_views
+from fixformer.config.eval import BatchSize, Views
+from fixformer.config.schema import Count, check_path, checked, dump, load
+from fixformer.config.train import Device
 from fixformer.data.listing import UNLABELLED, Index, Sample
 from fixformer.data.loading import VideoReader, index_of, reader_for
 from fixformer.errors import UserError
 from fixformer.evaluation.charts import Rows
 from fixformer.evaluation.report import write_report
-from fixformer.evaluation.result import Evaluation, Failure, summarise
-from fixformer.evaluation.scoring import score_split
+from fixformer.evaluation.result import Evaluation, summarise
+from fixformer.evaluation.scoring import require_scores, score_split
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
+from fixformer.models.cost import require_forward_memory
 from fixformer.runtime.console import note
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
 from fixformer.runtime.files import check_writable, make_output, write_json, write_text
@@ -28,17 +33,18 @@ from fixformer.runtime.signals import NEVER_STOP, StopRequest
 LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache")
 
 
+@checked
 def evaluate(
     checkpoint: str | Path,
     *,
     data: str | Path | None = None,
-    views: str | None = None,
+    views: Views | None = None,
     aggregate: Aggregate | None = None,
     split: str | None = None,
     output: str | Path | None = None,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    device: str = "auto",
+    batch_size: BatchSize | None = None,
+    workers: Count | None = None,
+    device: Device = "auto",
     progress: Report | None = None,
     **data_settings: Any,
 ) -> Evaluation:
@@ -57,19 +63,29 @@ def evaluate(
         progress: called with (videos done, videos in all).
         data_settings: settings of `DataConfig`, such as `kind`, `videos`, `labels`, `recording_set`, `cache`.
     """
-    check_device(device)
+    for name, path in (("data", data), ("output", output)):
+        if path is not None:
+            check_path(path, name)
     if output is not None:
         check_writable(output)
     model, info = load_model(checkpoint)
     config = override_eval(info.config.eval, views=views, aggregate=aggregate, batch_size=batch_size)
     source = choose_data(info, data, workers, data_settings)
+    if data is None and not os.path.exists(source.path):
+        raise UserError(
+            f"the data of the run, {source.path!r}, does not exist here (looked for {os.path.abspath(source.path)}); "
+            "give its place with --data PATH."
+        )
     index = index_of(source)
     split = split or index.eval_split
     check_labels(index, info)
-    labelled_samples(index, split)
+    videos = len(labelled_samples(index, split))
     with join_world(device) as world, ExitStack() as lock:
         if output is not None:
             world.on_main_process(lambda: lock.enter_context(locked(output)))
+        if world.device.type == "cpu":
+            clips = min(config.batch_size, videos) * prod(parse_views(config.views))
+            require_forward_memory(model, clips, f"views={config.views} with batch_size={config.batch_size}")
         model.to(world.device)
         evaluation = evaluate_model(model, info, index, split, config, source, world=world, progress=progress)
         if output is not None and world.is_main:
@@ -111,10 +127,15 @@ def check_labels(index: Index, info: CheckpointInfo) -> None:
         raise UserError("the data has the checkpoint's labels in another order; give labels=FILE in its order.")
     foreign = next((name for name in index.labels if name not in info.labels), None)
     missing = next((name for name in info.labels if name not in index.labels), None)
-    what = f"{foreign!r} is not a label of the checkpoint" if foreign else f"{missing!r} is not a label of the data"
+    counts = f"({len(info.labels)} labels in the checkpoint, {len(index.labels)} in the data)"
+    if foreign is None:
+        raise UserError(
+            f"the data lacks {missing!r} and perhaps other labels of the checkpoint {counts}; to score it on data of "
+            "some of its classes, give labels=FILE with all of them in its order."
+        )
     raise UserError(
-        f"the checkpoint has another label set: {what} ({len(info.labels)} labels in the checkpoint, "
-        f"{len(index.labels)} in the data); score it on data with its own labels, or train on these."
+        f"the checkpoint has another label set: {foreign!r} is not a label of the checkpoint {counts}; score it on "
+        "data with its own labels, or train on these."
     )
 
 
@@ -155,18 +176,13 @@ def evaluate_model(
         progress=progress,
         stop=stop,
     )
-    if not len(scores):
-        first = Failure(scores.problems[0].path, scores.problems[0].message)
-        raise UserError(
-            f"none of the {len(samples)} videos of split {split!r} can be read (first error: {first}); run "
-            "`fixformer check` to see what is wrong with each."
-        )
+    require_scores(scores, split)
     return summarise(scores, index, split, info, config, data)
 
 
 def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None = None) -> None:
     """Write evaluation.json, predictions.jsonl, report.html and its charts; `log`: rows of the run, for its curves."""
-    rows = "".join(json.dumps(asdict(video)) + "\n" for video in evaluation.videos)
+    rows = "".join(json.dumps(asdict(video), allow_nan=False) + "\n" for video in evaluation.videos)
     try:
         make_output(output, "eval")
         write_json(output / "evaluation.json", evaluation.to_json())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fixformer.evaluation.scores import Scores, comparable, label_rank
+from fixformer.evaluation.scores import Scores, label_rank
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class Confusion:
 
 
 def compute_metrics(scores: Scores) -> Metrics:
-    """The metrics of the scored videos; all 0 if there are none."""
-    if len(scores) == 0:
-        return Metrics(0.0, 0.0, 0.0, 0.0, 0.0)
+    """The metrics of the scored videos, of which there is at least one: no video is not 0 %."""
+    assert len(scores)
     rank_N = label_rank(scores.score_NK, scores.label_N)
     recalls = [recall for recall in class_recall(confusion_matrix(scores)) if recall is not None]
     return Metrics(
@@ -55,9 +54,8 @@ def confusion_matrix(scores: Scores) -> Tensor:
 
 def predicted(scores: Scores) -> Tensor:
     """The class with the highest score, the lowest number among equals: the true class exactly if its rank is 0."""
-    score_NK = comparable(scores.score_NK, scores.label_N)
-    best_N1 = score_NK.max(1, keepdim=True).values
-    return (score_NK == best_N1).int().argmax(1)
+    best_N1 = scores.score_NK.max(1, keepdim=True).values
+    return (scores.score_NK == best_N1).int().argmax(1)
 
 
 def class_recall(matrix_KK: Tensor) -> list[float | None]:

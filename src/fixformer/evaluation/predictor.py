@@ -5,22 +5,27 @@ Legend: V views, K classes, C colours, T frames, H height, W width, D width of t
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isfinite, prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from fixformer.config import EvalConfig, parse_views
-from fixformer.data.clips.sampling import ShortVideoError
+from fixformer.config.eval import Views
+from fixformer.config.schema import Expect, PositiveInt, checked, coerce
 from fixformer.data.clips.views import file_views
-from fixformer.data.video import DecodeError, Source
-from fixformer.errors import UserError
+from fixformer.data.video import Source
+from fixformer.errors import InputError, NotFinite, UserError
 from fixformer.evaluation.evaluate import override_eval
-from fixformer.evaluation.scores import combine, probabilities, view_logits
+from fixformer.evaluation.scores import NOT_FINITE, combine, have_finite_scores, probabilities, view_logits
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
+from fixformer.models.cost import require_forward_memory
 from fixformer.runtime.distributed import choose_device
+
+Seconds = Annotated[float, Expect("a finite number of seconds", isfinite)]
 
 
 @dataclass(frozen=True)
@@ -49,24 +54,38 @@ class Prediction:
         return {"file": self.file, "views": self.views, "top": top}
 
 
+class PredictionError(UserError):
+    """Why a video could not be classified; takes the place of its prediction."""
+
+    def __init__(self, file: str, reason: Exception) -> None:
+        text = str(reason).rstrip(".") or type(reason).__name__
+        super().__init__(text if file and text.startswith(file) else f"{file}: {text}")
+        self.file = file
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "error": str(self)}
+
+
 class Classifier:
     """A model with its labels and its preprocessing; made by `load`."""
 
     def __init__(self, model: VideoModel, info: CheckpointInfo, device: torch.device) -> None:
         self.model, self.info, self.device = model.to(device).eval(), info, device
+        self._affordable: set[str] = set()
 
     @property
     def labels(self) -> list[str]:
         return self.info.labels
 
+    @checked
     def predict(
         self,
         file: Source,
         *,
-        views: str | None = None,
-        top_k: int = 5,
-        start: float | None = None,
-        end: float | None = None,
+        views: Views | None = None,
+        top_k: PositiveInt = 5,
+        start: Seconds | None = None,
+        end: Seconds | None = None,
     ) -> Prediction:
         """Classify a video, or the part of it from `start` to `end` seconds.
 
@@ -75,31 +94,48 @@ class Classifier:
             views: CLIPSxCROPS, such as "2x3"; by default the recipe's.
             top_k: how many guesses to return.
         """
-        if top_k < 1:
-            raise UserError(f"top_k={top_k}: expected at least 1.")
-        config = override_eval(self.info.config.eval, views=views)
+        if start is not None and end is not None and start >= end:
+            raise InputError(f"start={start} and end={end}: expected a start before the end.")
+        config = self._config(views)
+        name = str(file) if isinstance(file, str | Path) else getattr(file, "name", "bytes")
         logits_1VK = view_logits(self.model, self.views(file, config, start=start, end=end)[None]).cpu()
+        if not have_finite_scores(logits_1VK).all():
+            raise NotFinite(f"{name}: {NOT_FINITE}; use another checkpoint.")
         shares_K = probabilities(logits_1VK, config.aggregate)[0]
         best = shares_K.topk(min(top_k, len(self.labels)))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         guesses = [Guess(self.labels[number], share) for number, share in pairs]
-        name = str(file) if isinstance(file, str | Path) else getattr(file, "name", "bytes")
         return Prediction(name, config.views, guesses, combine(logits_1VK, config.aggregate)[0])
 
     def predict_each(
-        self, files: Iterable[str], *, views: str | None = None, top_k: int = 5
-    ) -> Iterator[Prediction | UserError]:
-        """Classify many videos; for one that cannot be read, yields the error in place of a prediction."""
+        self, files: Iterable[str | Path], *, views: str | None = None, top_k: int = 5
+    ) -> Iterator["Prediction | PredictionError"]:
+        """Classify many videos; for one that cannot be classified, yields the error in place of a prediction."""
+        self._config(coerce(views, Views | None, "views"))  # what would be wrong with all of them is raised
+        coerce(top_k, PositiveInt, "top_k")
+        if isinstance(files, str | Path) or not isinstance(files, Iterable):
+            raise InputError(f"files={files!r}: expected a list of files.")
         for file in files:
             try:
                 yield self.predict(file, views=views, top_k=top_k)
-            except (DecodeError, ShortVideoError) as error:
-                yield error
+            except (UserError, OSError, MemoryError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "memory" not in str(error):
+                    raise  # torch has no other type for an allocation that fails
+                yield PredictionError(str(file), error)
+
+    def _config(self, views: str | None) -> EvalConfig:
+        """How a video is scored, if there is memory for so many views."""
+        config = override_eval(self.info.config.eval, views=views)
+        if self.device.type == "cpu" and config.views not in self._affordable:
+            require_forward_memory(self.model, prod(parse_views(config.views)), f"views={config.views}")
+            self._affordable.add(config.views)
+        return config
 
     @torch.no_grad()
-    def features(self, file: Source, *, views: str | None = None) -> Tensor:
+    @checked
+    def features(self, file: Source, *, views: Views | None = None) -> Tensor:
         """The input of the model's last layer, averaged over the views: `[D]`."""
-        config = override_eval(self.info.config.eval, views=views)
+        config = self._config(views)
         tokens = self.model.forward_features(self.views(file, config))
         return self.model.forward_head(tokens, pre_logits=True).mean(0).float().cpu()
 

@@ -1,5 +1,6 @@
 """The result of an evaluation: metrics, and the protocol they were measured with."""
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def summarise(
     samples, missing, labels = index.split(split), index.missing_in(split), info.labels
     matrix_KK = confusion_matrix(scores)
     protocol = Protocol(
-        dataset=_dataset_name(index),
+        dataset=name_of_set(data.path, index.kind),
         path=str(index.root),
         split=split,
         model=info.config.model,
@@ -159,10 +160,16 @@ def describe_clip(spec: ClipSpec) -> str:
     return f"{spec.frames} frames x {stride} @ {spec.size}{' squeezed' if spec.fit == 'squeeze' else ''}"
 
 
-def _dataset_name(index: Index) -> str:
-    """The name of its directory or file, and its layout, which alone is ambiguous (motions are laid out like SSv2)."""
-    name = Path(index.root).absolute().name
-    return name if name in ("", index.kind) else f"{name} ({index.kind})"
+def name_of_set(path: str, kind: str) -> str:
+    """What a user would call the data: its directory, or an annotation file in its directory, and the layout.
+
+    A set that is called like its layout is named once; LSA64's own index.csv is not named at all.
+    """
+    place = Path(os.path.realpath(path))
+    name = place.name
+    if place.is_file():
+        name = place.parent.name if kind == "lsa64" else f"{place.parent.name}/{place.name}"
+    return kind if name in ("", kind) else f"{name} ({kind})"
 
 
 def _video_scores(scores: Scores, paths: list[str], config: EvalConfig) -> list[VideoScore]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fixformer.config import Aggregate
+from fixformer.config.schema import checked
 from fixformer.data.loading.datasets import Problem
 from fixformer.models.base import VideoModel
 
@@ -19,11 +20,22 @@ def view_logits(model: VideoModel, views_BVCTHW: Tensor) -> Tensor:
     return model(views_BVCTHW.flatten(0, 1)).float().unflatten(0, views_BVCTHW.shape[:2])
 
 
+# NaN compares false with everything: a video with such scores is a failure, and neither right nor wrong.
+NOT_FINITE = "the model gives NaN or infinite scores for it"
+
+
+def have_finite_scores(logits_BVK: Tensor) -> Tensor:
+    """`[B]`: whether the scores of a video, and the sum of its views, are numbers."""
+    return logits_BVK.sum(1).isfinite().all(-1)  # one NaN or infinity makes its sum one
+
+
+@checked
 def combine(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
     """One score per class: the sum of the views' logits, or the mean of their probabilities."""
     return logits_BVK.sum(1) if aggregate == "logits" else logits_BVK.softmax(-1).mean(1)
 
 
+@checked
 def probabilities(logits_BVK: Tensor, aggregate: Aggregate) -> Tensor:
     """Class probabilities `[B, K]`, ranked as by `combine`: logits are averaged before the softmax."""
     return logits_BVK.mean(1).softmax(-1) if aggregate == "logits" else combine(logits_BVK, aggregate)
@@ -44,7 +56,7 @@ class Scores:
 
     @staticmethod
     def of(logits_BVK: Tensor, label_B: Tensor, index_B: Tensor, aggregate: Aggregate) -> "Scores":
-        logits_BVK = logits_BVK.cpu()
+        assert have_finite_scores(logits_BVK).all()
         ranks = label_rank(logits_BVK, label_B[:, None].expand(logits_BVK.shape[:2]))
         return Scores(combine(logits_BVK, aggregate), label_B, index_B, ranks)
 
@@ -69,18 +81,6 @@ class Scores:
 
 def label_rank(score_XK: Tensor, label_X: Tensor) -> Tensor:
     """How many classes rank before the true one; among equal scores the lower number ranks first."""
-    score_XK = comparable(score_XK, label_X)
     own = score_XK.gather(-1, label_X[..., None])
     earlier = torch.arange(score_XK.shape[-1]) < label_X[..., None]
     return ((score_XK > own) | ((score_XK == own) & earlier)).sum(-1)
-
-
-def comparable(score_XK: Tensor, label_X: Tensor) -> Tensor:
-    """The scores with NaN and infinities replaced so that they never count as a correct prediction.
-
-    NaN compares false with everything, so a model that outputs only NaN would rank every label first. Here the true
-    class ranks last if its score is not finite, and after every other class whose score is NaN.
-    """
-    others = score_XK.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.finfo(score_XK.dtype).min)
-    own = score_XK.gather(-1, label_X[..., None])
-    return others.scatter(-1, label_X[..., None], torch.where(own.isfinite(), own, -torch.inf))

@@ -9,8 +9,9 @@ from torch.distributed.fsdp import FSDPModule
 from fixformer.config import ClipSpec, DataConfig, EvalConfig, parse_views
 from fixformer.data.listing import Sample
 from fixformer.data.loading import VideoReader, view_loader
-from fixformer.data.loading.datasets import TestBatch
-from fixformer.evaluation.scores import Scores, view_logits
+from fixformer.data.loading.datasets import Problem, TestBatch
+from fixformer.errors import UserError
+from fixformer.evaluation.scores import NOT_FINITE, Scores, have_finite_scores, view_logits
 from fixformer.models.base import VideoModel
 from fixformer.runtime.distributed import SINGLE_PROCESS, World
 from fixformer.runtime.progress import Report
@@ -49,13 +50,26 @@ def score_split(
                 with torch.no_grad():
                     model(torch.zeros(1, 3, spec.frames, spec.size, spec.size, device=world.device))
         else:
-            logits_BVK = view_logits(model, batch.inputs(spec, world.device))
-            parts.append(Scores.of(logits_BVK, batch.labels_B, batch.index_B, config.aggregate))
+            logits_BVK = view_logits(model, batch.inputs(spec, world.device)).cpu()
+            good_B = have_finite_scores(logits_BVK)
+            parts.append(Scores.of(logits_BVK[good_B], batch.labels_B[good_B], batch.index_B[good_B], config.aggregate))
+            failed = [samples[i] for i in batch.index_B[~good_B].tolist()]
+            parts[-1].problems.extend(Problem(sample.id, sample.path, NOT_FINITE) for sample in failed)
         parts[-1].problems.extend(batch.problems if batch else ())
         if progress and batch:
             progress(sum(len(part) + len(part.problems) for part in parts), -(-len(samples) // world.size))
     model.train(was_training)
     return Scores.join(world.all_gather(Scores.join(parts)))
+
+
+def require_scores(scores: Scores, split: str) -> None:
+    """Raise a `UserError` if no video has a score: there is no accuracy then, not even 0 %."""
+    if not len(scores):
+        first, count = scores.problems[0], len(scores.problems)
+        raise UserError(
+            f"none of the {count} videos of split {split!r} could be scored, the first, {first.path}, because: "
+            f"{first.message.removeprefix(f'{first.path}: ').rstrip('.')}; run `fixformer check` to see what is wrong."
+        )
 
 
 def _synchronised(batches: Iterable[TestBatch], world: World, stop: StopRequest) -> Iterator[TestBatch | None]:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import PositiveInt, at_least, coerce
+from fixformer.config.clip import MOST_PIXELS, FrameCount
+from fixformer.config.schema import coerce, int_between
 from fixformer.errors import InputError
 
 
@@ -56,8 +57,8 @@ class VideoModel(nn.Module):
 
     def check_input_size(self, num_frames: int, image_size: int) -> None:
         """Raise a `UserError` for a clip size the model cannot have, before anything is changed."""
-        coerce(num_frames, PositiveInt, "num_frames")
-        coerce(image_size, Annotated[int, at_least(self.min_size)], "image_size")
+        coerce(num_frames, FrameCount, "num_frames")
+        coerce(image_size, Annotated[int, int_between(self.min_size, MOST_PIXELS)], "image_size")
 
     def remember(self, **sizes: Any) -> None:
         """Update `settings` after a size has changed; a model not built by `create_model` has none."""

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fixformer.config.schema import add_once
+from fixformer.errors import InputError
 from fixformer.models.attention.kinds import KernelAttention
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
+from fixformer.runtime.memory import require_memory
 
 aten = torch.ops.aten
 
@@ -93,10 +95,11 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     with torch.device("meta"):
         model = create_model(name, **sized).eval()
     frames, size = model.num_frames, model.image_size
-    with as_published(model):
-        counts = count_macs(model, frames, size)
-    executed = sum(count_macs(model, frames, size)["Global"].values())
-    activations = saved_bytes(model, frames, size)
+    with _countable(frames, size):
+        with as_published(model):
+            counts = count_macs(model, frames, size)
+        executed = sum(count_macs(model, frames, size)["Global"].values())
+        activations = saved_bytes(model, frames, size)
     parts = [_part(model, part, counts, activations) for part in _part_names(model)]
     own = sum(parameter.numel() for parameter in model.parameters(recurse=False))
     parts += [Part("class token", own, 0, 0)] if own else []
@@ -133,6 +136,19 @@ def count_macs(model: VideoModel, frames: int, size: int) -> dict[str, dict[str,
             kind = OPERATORS.get(operator.__name__, "linear")
             merged[kind] = merged.get(kind, 0) + flops // 2
     return counts
+
+
+@contextmanager
+def _countable(frames: int, size: int) -> Iterator[None]:
+    """Even on the meta device the bytes of a tensor are a 64-bit number."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        raise InputError(
+            f"frames={frames} and size={size} make tensors of more than 2^63 bytes; expected a smaller clip."
+        ) from None
 
 
 def _clip(frames: int, size: int) -> Tensor:
@@ -207,6 +223,40 @@ def saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
     with _paths_of_running_modules(model, running), torch.autograd.graph.saved_tensors_hooks(save, lambda x: x):
         model(_clip(frames, size))
     return totals
+
+
+def stored_bytes(model: nn.Module, frames: int, size: int) -> int:
+    """Bytes that training keeps of a clip for the backward pass."""
+    with _countable(frames, size):
+        return saved_bytes(model, frames, size)[""]
+
+
+def require_forward_memory(model: VideoModel, clips: int, what: str) -> None:
+    """Raise a `UserError` if the machine has not even memory for so many clips and the largest output of a layer.
+
+    `what` names the settings that decide about it. The model is only asked for its name and settings; one that
+    `create_model` has not built has none, and is not judged.
+    """
+    if not model.name:
+        return
+    with torch.device("meta"):
+        twin = create_model(model.name, **model.settings).eval()
+    largest = 0
+
+    def measure(module: nn.Module, args: Any, output: Any) -> None:
+        nonlocal largest
+        largest = max(largest, output.nbytes if isinstance(output, Tensor) else 0)
+
+    for module in twin.modules():
+        module.register_forward_hook(measure)
+    clip = _clip(twin.num_frames, twin.image_size)
+    with _countable(twin.num_frames, twin.image_size), torch.no_grad():
+        twin(clip)
+    require_memory(
+        clips * (clip.nbytes + largest),
+        f"{clips} clips at a time ({what})",
+        "use fewer views, smaller batches or a smaller clip",
+    )
 
 
 @contextmanager

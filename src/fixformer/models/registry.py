@@ -7,10 +7,13 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any, TypeVar
 
+import torch
+
 from fixformer.config.model import ModelSettings
 from fixformer.config.schema import coerce, field_types, parse, words_to_settings
 from fixformer.errors import UnknownName
 from fixformer.models.base import VideoModel
+from fixformer.runtime.memory import require_memory
 
 S = TypeVar("S", bound=ModelSettings)
 
@@ -43,13 +46,14 @@ def _presets() -> Mapping[str, Preset]:
 
 
 def _preset(name: str) -> Preset:
-    if name not in _presets():
+    if not isinstance(name, str) or name not in _presets():
         raise UnknownName("model", name, _presets())
     return _presets()[name]
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """Names of the models that match a shell pattern, such as `fix*`."""
+    coerce(pattern, str, "pattern")
     return sorted(name for name in _presets() if fnmatchcase(name, pattern))
 
 
@@ -60,9 +64,22 @@ def create_model(name: str, **settings: Any) -> VideoModel:
     """
     preset = _preset(name)
     _check_names(name, settings)
-    model = preset.build(replace(preset.defaults, **settings))
+    types = model_setting_types(name)
+    chosen = replace(preset.defaults, **{key: coerce(value, types[key], key) for key, value in settings.items()})
+    chosen.validate()
+    if torch.get_default_device().type == "cpu":
+        _check_memory(name, preset, chosen)
+    model = preset.build(chosen)
     model.name, model.settings = name, dict(settings)
     return model
+
+
+def _check_memory(name: str, preset: Preset, settings: ModelSettings) -> None:
+    """Refuse a model whose weights do not fit, before the first is allocated; counting them takes 10 to 40 ms."""
+    with torch.device("meta"):
+        model = preset.build(settings)
+    weights = sum(tensor.nbytes for tensor in model.state_dict().values())
+    require_memory(weights, f"the weights of {name} with these settings", "use smaller ones")
 
 
 def list_settings(name: str) -> list[str]:

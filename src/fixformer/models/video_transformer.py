@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fixformer.config import FilledModelConfig, ModelConfig
-from fixformer.config.schema import PositiveInt, coerce
+from fixformer.config.model import Classes
+from fixformer.config.schema import coerce
 from fixformer.models.attention.axes import PATTERNS, Grid
 from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.models.attention.module import Attention, build_attention
@@ -80,7 +81,7 @@ class VideoTransformer(VideoModel):
         return self.head.pre_logits(x_BD) if pre_logits else self.head(x_BD)
 
     def reset_classifier(self, num_classes: int) -> None:
-        coerce(num_classes, PositiveInt, "num_classes")
+        coerce(num_classes, Classes, "num_classes")
         old = self.head.fc
         self.head.fc = nn.Linear(old.in_features, num_classes, device=old.weight.device, dtype=old.weight.dtype)
         init_weights(self.head.fc)

@@ -3,17 +3,19 @@
 Shapes: B batch, H heads, N queries, M keys, E head width.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from fixformer.errors import UnknownName
 from fixformer.ops.precision import accumulate_in_float32
 
 # Added to every denominator, as in the released code, for kernels that can be zero.
 EPS = 1e-6
 # Which of the two matrix products comes first: φ(k)ᵀ v, linear in the number of tokens, or φ(q) φ(k)ᵀ, quadratic.
 ProductOrder = Literal["auto", "keys_values", "queries_keys"]
+PRODUCT_ORDERS = get_args(ProductOrder)
 
 
 def cheaper_product_order(queries: int, keys: int, width: int) -> ProductOrder:
@@ -31,6 +33,8 @@ def linear_attention(
 
     `product_order` forces one order of the products; "auto" takes the cheaper one.
     """
+    if product_order not in PRODUCT_ORDERS:
+        raise UnknownName("product_order", product_order, PRODUCT_ORDERS)
     if product_order == "auto":
         product_order = cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
     if product_order == "queries_keys":

@@ -4,11 +4,12 @@ B batch, H heads, N queries, M keys, E head width, R random features.
 """
 
 from math import log
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from fixformer.errors import UnknownName
 from fixformer.ops.linear_attention import ProductOrder, linear_attention, linear_attention_reference
 from fixformer.ops.precision import accumulate_in_float32
 
@@ -16,14 +17,19 @@ from fixformer.ops.precision import accumulate_in_float32
 EPS = 1e-4
 
 
+Scaling = Literal["chi", "sqrt"]
+
+
 def orthogonal_projection(
     num_features: int,
     head_dim: int,
     generator: torch.Generator | None = None,
-    scaling: Literal["chi", "sqrt"] = "chi",
+    scaling: Scaling = "chi",
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Random rows `[R, E]`, orthogonal in blocks of E; their lengths are those of Gaussian vectors, or all √E."""
+    if scaling not in get_args(Scaling):
+        raise UnknownName("scaling", scaling, get_args(Scaling))
     device = generator.device if generator is not None else None
     num_blocks = -(-num_features // head_dim)
     gaussian = torch.randn(num_blocks, head_dim, head_dim, generator=generator, device=device, dtype=dtype)

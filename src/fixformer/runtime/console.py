@@ -52,5 +52,5 @@ def console() -> "Console":
 
 
 def print_json(value: Any) -> None:
-    """Print JSON. It is ASCII, so it can hold any name."""
-    print(json.dumps(value, indent=1))
+    """Print JSON, which is ASCII, so it can hold any name. NaN is no JSON: who may have one decides what to print."""
+    print(json.dumps(value, indent=1, allow_nan=False))

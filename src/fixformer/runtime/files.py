@@ -246,10 +246,10 @@ def _flush(path: Path) -> None:
 def read_json(path: str | Path) -> Any:
     """The values of a JSON file; a `UserError` if it cannot be read or is not JSON."""
     try:
-        return json.loads(read_text(path))
+        return parse_json(read_text(path))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested a thousand times
+    except ValueError as error:  # not UTF-8 or not JSON
         raise UserError(f"{path} is damaged ({error}); expected JSON as fixformer writes it.") from None
 
 
@@ -260,8 +260,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_json(path: str | Path, value: Any, *, indent: int | None = 1) -> None:
-    """`indent=None` is for large files, which Python then writes several times faster."""
-    write_text(path, json.dumps(value, indent=indent) + "\n")
+    """`indent=None` is for large files, which Python then writes several times faster. NaN is a bug: it is no JSON."""
+    write_text(path, json.dumps(value, indent=indent, allow_nan=False) + "\n")
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def appending(path: Path) -> Iterator[Callable[[Any], None]]:
 
 
 def _ends_with_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_file(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         return file.read() in (b"", b"\n")
@@ -301,6 +301,18 @@ def read_records(path: Path, kind: type[T]) -> Iterator[T]:
     lines = read_text(path, errors="replace").split("\n") if os.path.isfile(path) else ()
     for line in lines:
         try:
-            yield load(kind, json.loads(line))
-        except (ValueError, RecursionError):
+            yield load(kind, parse_json(line))
+        except ValueError:
             continue
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text that may come from anywhere; a `ValueError` for what is not JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

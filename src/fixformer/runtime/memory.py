@@ -1,4 +1,4 @@
-"""The memory this process uses."""
+"""The memory this process uses, and whether there is enough for more."""
 
 import ctypes
 import gc
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import torch
 
-STATUS = Path("/proc/self/status")
+from fixformer.errors import UserError
+
+STATUS, MACHINE = Path("/proc/self/status"), Path("/proc/meminfo")
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def peak_memory(device: torch.device | None = None) -> int:
@@ -33,6 +36,27 @@ def reset_peak_memory() -> int:
     with suppress(OSError):  # Linux only; elsewhere the peak of the whole process counts
         Path("/proc/self/clear_refs").write_text("5")
     return resident_memory()
+
+
+def free_memory() -> int | None:
+    """Bytes that this process could still get without swapping, within the limit of its container; None if unknown."""
+    found = []
+    with suppress(OSError, StopIteration, ValueError):
+        line = next(line for line in MACHINE.read_text().splitlines() if line.startswith("MemAvailable"))
+        found.append(int(line.split()[1]) * 1024)
+    with suppress(OSError, ValueError):  # "max" is no number: there is no limit
+        found.append(int(CONTAINER_LIMIT.read_text()) - resident_memory())
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        found.append(limit - _status("VmSize"))
+    return max(0, min(found)) if found else None
+
+
+def require_memory(need: float, what: str, advice: str) -> None:
+    """Raise a `UserError` if `what` needs more memory than there is; the system would kill the process silently."""
+    free = free_memory()
+    if free is not None and need > free:
+        raise UserError(f"{what} need {need / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free; {advice}.")
 
 
 def _status(field: str) -> int:

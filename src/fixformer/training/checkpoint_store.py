@@ -5,7 +5,6 @@ resume (`train.safetensors`, `train.json`) and `manifest.json` with the digest o
 links. With averaged weights, `model.safetensors` is the average and `train.safetensors` has the trained ones.
 """
 
-import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -13,15 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
+from fixformer.config.schema import coerce
 from fixformer.errors import UserError
-from fixformer.models.checkpoint import CONFIG, WEIGHTS, CheckpointInfo, read_info, write_model
+from fixformer.models.checkpoint import (
+    CONFIG,
+    WEIGHTS,
+    CheckpointError,
+    CheckpointInfo,
+    first_changed,
+    read_info,
+    read_manifest,
+    write_manifest,
+    write_model,
+)
+from fixformer.models.tensor_files import read_tensor_file, require_finite
 from fixformer.runtime.console import note
-from fixformer.runtime.files import new_directory, open_file, read_text, remove_temporary_files, replace_symlink
+from fixformer.runtime.files import (
+    new_directory,
+    parse_json,
+    read_text,
+    remove_temporary_files,
+    replace_symlink,
+)
 
-TENSORS, STATE, MANIFEST = "train.safetensors", "train.json", "manifest.json"
+TENSORS, STATE = "train.safetensors", "train.json"
 
 
 @dataclass
@@ -54,8 +71,8 @@ class CheckpointStore:
                     write_model(folder, snapshot.weights, snapshot.info)
                     save_file(snapshot.tensors, folder / TENSORS)
                     shutil.copymode(folder / CONFIG, folder / TENSORS)
-                    (folder / STATE).write_text(json.dumps(snapshot.state))
-                    (folder / MANIFEST).write_text(json.dumps(_digests(folder)))
+                    (folder / STATE).write_text(json.dumps(snapshot.state, allow_nan=False))
+                    write_manifest(folder)
             replace_symlink(self.run / "last", target)
             if best:
                 replace_symlink(self.run / "best", target)
@@ -125,33 +142,30 @@ class CheckpointStore:
 def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint's files, or None."""
     try:
-        expected = json.loads(read_text(path / MANIFEST))
-        actual = _digests(path)
+        changed = first_changed(path, read_manifest(path))
     except (OSError, ValueError) as error:
         return str(error)
-    wrong = [name for name in expected if actual.get(name) != expected[name]]
-    return f"the content of {wrong[0]} has changed" if wrong else None
+    return f"the content of {changed} has changed" if changed else None
 
 
 def score(path: Path) -> float | None:
     """The accuracy of a checkpoint that was written right after an evaluation; None for others."""
     info = read_info(path)
-    return info.metrics["video_top1"] if info.metrics.get("epoch") == info.epoch else None
+    value = info.metrics.get("video_top1")
+    return value if info.metrics.get("epoch") == info.epoch and isinstance(value, float | int) else None
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    return json.loads(read_text(path / STATE))
+    """What a run needs to resume beside its tensors; its values are checked where they are used."""
+    try:
+        return coerce(parse_json(read_text(path / STATE)), dict, "the state of the run")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path / STATE} is damaged ({error}); remove this checkpoint.") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint, named as `training/state.py` says."""
-    weights = {f"saved.{name}": value for name, value in load_file(path / WEIGHTS).items()}
-    return {**load_file(path / TENSORS), **weights}
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    digests = {}
-    for name in (WEIGHTS, CONFIG, TENSORS, STATE):
-        with open_file(folder / name, "rb") as stream:
-            digests[name] = hashlib.file_digest(stream, "blake2b").hexdigest()
-    return digests
+    """All tensors of a checkpoint, named as `training/state.py` says, after `damage` has found none."""
+    weights = {f"saved.{name}": value for name, value in read_tensor_file(path / WEIGHTS).items()}
+    tensors = {**read_tensor_file(path / TENSORS), **weights}
+    require_finite(tensors, path)
+    return tensors

@@ -1,11 +1,12 @@
 """Building a run's model: checks that fail before anything is decoded, fresh weights, weights of `--init`."""
 
+from math import prod
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from fixformer.config import TrainConfig
+from fixformer.config import TrainConfig, parse_views
 from fixformer.errors import SettingsConflict, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import (
@@ -15,9 +16,13 @@ from fixformer.models.checkpoint import (
     complete_model_settings,
     find_checkpoint,
     read_info,
+    verify,
 )
+from fixformer.models.cost import stored_bytes
 from fixformer.models.registry import create_model
 from fixformer.models.weights.loading import LoadReport, load_weights, read_weights
+from fixformer.runtime.distributed import SINGLE_PROCESS, World
+from fixformer.runtime.memory import require_memory
 
 
 def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
@@ -34,6 +39,8 @@ def load_initial_weights(model: VideoModel, source: str, labels: list[str]) -> L
     file = find_checkpoint(source) / WEIGHTS if Path(source).is_dir() else Path(source)
     if not file.is_file():
         raise UserError(f"init={source!r}: no such checkpoint, run or weight file.")
+    if file.name == WEIGHTS:
+        verify(file.parent, WEIGHTS, CONFIG)
     try:
         weights: Path | dict[str, Tensor] = file
         if _labels_of(file) not in (None, labels):
@@ -51,14 +58,31 @@ def _labels_of(file: Path) -> list[str] | None:
         return None
 
 
-def check_stage_sizes(config: TrainConfig, num_classes: int) -> None:
-    """Run the model on every clip size of the stages, on the meta device, where it costs nothing."""
-    if not config.stages:
-        return  # then there is only the size the model is built for
-    with torch.device("meta"), torch.no_grad():
+def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SINGLE_PROCESS) -> None:
+    """Run the model on every clip size of the run, on the meta device: it must accept them, and they must fit.
+
+    What autograd keeps of a forward pass, with the weights and their gradients, is the least that a step takes.
+    """
+    with torch.device("meta"):
         model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
-        for stage in config.stages:
-            model(torch.empty(1, 3, stage.frames, stage.size, stage.size))
+    weights = sum(parameter.nbytes for parameter in model.parameters()) / (world.size if config.run.shard else 1)
+    is_cpu = world.device.type == "cpu"
+    if is_cpu:
+        require_memory(2 * weights, f"the weights of {config.model} and their gradients", "use smaller settings of it")
+    half = 1 if config.run.precision == "float32" else 0.5
+    views = prod(parse_views(config.eval.views))
+    for stage in config.stages or (config.stage_of(0),):
+        batch = max(1, (stage.batch_size or config.batch_size) // world.size)
+        clips = min(batch, config.micro_batch or batch)
+        stored = half * stored_bytes(model, stage.frames, stage.size) * (not config.run.checkpointing)
+        pixels = 4 * 3 * stage.frames * stage.size**2
+        if is_cpu:
+            require_memory(
+                2 * weights + clips * stored + batch * pixels,
+                f"the {batch} clips of a step, {clips} at a time, with frames={stage.frames} and size={stage.size}",
+                "lower batch_size, micro_batch, frames or size, or set checkpointing=true",
+            )
+            require_memory(views * pixels, f"the eval.views={config.eval.views} of a video", "use fewer")
 
 
 def check_batch_division(config: TrainConfig, processes: int) -> None:

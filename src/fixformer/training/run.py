@@ -152,7 +152,7 @@ def _run(
     config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
 ) -> TrainResult:
     check_batch_division(config, world.size)
-    check_stage_sizes(config, len(index.labels))
+    check_stage_sizes(config, len(index.labels), world)
     display = make_display(world.is_main)
     record = RunRecord.of(config, index, world.size)
     checkpoint = world.on_main_process(lambda: find_checkpoint_to_resume(record, resume=resume, fork=fork))
@@ -165,7 +165,7 @@ def _run(
     learner = Learner(model, config, world)
     if checkpoint is not None:
         state = read_state(checkpoint)
-        learner.restore(read_tensors(checkpoint), state["scaler"])
+        learner.restore(read_tensors(checkpoint), state.get("scaler", {}))
     readers = _make_readers(config, index, world, stop)
 
     # only now, so that a run that fails to start leaves no trace

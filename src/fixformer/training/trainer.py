@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from fixformer.config import ClipSpec, Stage
+from fixformer.config.schema import PositiveInt, coerce, load
 from fixformer.data.clips.mixing import mix_batch, soft_targets
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, train_loader
 from fixformer.data.loading.datasets import TrainBatch
 from fixformer.data.loading.loaders import TrainLoader
-from fixformer.errors import Interrupted, NotFinite
+from fixformer.errors import Interrupted, NotFinite, UserError
 from fixformer.evaluation.metrics import compute_metrics
-from fixformer.evaluation.scoring import score_split
-from fixformer.models.checkpoint import CheckpointInfo
+from fixformer.evaluation.scoring import require_scores, score_split
+from fixformer.models.checkpoint import CheckpointError, CheckpointInfo
 from fixformer.models.layers.noise import share_of_batch
 from fixformer.runtime.distributed import World
 from fixformer.runtime.provenance import source_commit, versions
@@ -86,10 +87,14 @@ class Trainer:
     def resume(self, info: CheckpointInfo, state: dict[str, Any]) -> None:
         """Continue from a checkpoint's `config.json` and `train.json`; its tensors are restored by the learner."""
         # checkpoints of format 1 have step and metrics in both files
-        self.position = Position(**{"step": info.step, "metrics": info.metrics, **state["position"]})
+        try:
+            values = {"step": info.step, "metrics": info.metrics, **coerce(state.get("position"), dict, "position")}
+            self.position, stored_steps = load(Position, values), coerce(state.get("steps"), PositiveInt, "steps")
+        except UserError as error:
+            raise CheckpointError(f"train.json of step {info.step} is damaged: {error}") from None
         steps = self.loader().steps
-        if state["steps"] != steps and self.position.batch:  # forked with another batch size
-            self.position.batch = self.position.batch * steps // state["steps"]
+        if stored_steps != steps and self.position.batch:  # forked with another batch size
+            self.position.batch = self.position.batch * steps // stored_steps
 
     def run(self) -> None:
         """Train to the end, or until a signal asks to stop."""
@@ -224,7 +229,7 @@ class Trainer:
         if done or (every and self.position.epoch % every == 0):
             try:
                 is_best = self._evaluate()
-            except Interrupted:
+            except (Interrupted, UserError):  # the epoch itself is not lost
                 self._save()
                 raise
             self.position.unscored = False
@@ -248,6 +253,7 @@ class Trainer:
                 progress=self.display.scoring(),
                 stop=self.stop,
             )
+        require_scores(scores, split)
         metrics = compute_metrics(scores)
         counts = {"scored": len(scores), "listed": len(samples) + len(missing)}
         position.metrics = {**asdict(metrics), **counts, "split": split, "views": "1x1", "epoch": position.epoch}

@@ -17,7 +17,7 @@ from fixformer.data.prepare.prepare import prepare
 from fixformer.data.synthetic import make_motions
 from fixformer.errors import UserError
 from fixformer.runtime.pools import crash_safe_map
-from videos import class_folders, encode, textured
+from videos import class_folders, encode, jpeg, moving_square, textured
 
 CLASSES = ("clap", "wave")
 
@@ -216,3 +216,14 @@ def test_shards_are_a_data_set_like_any_other(tmp_path: Path) -> None:
     assert report.kind == "shards"
     assert report.usable, report.reasons
     assert sum(split["ok"] for split in report.splits.values()) == 24
+
+
+def test_every_image_of_a_folder_is_decoded(tmp_path: Path) -> None:
+    """Also those that no fingerprint looks at."""
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for number, picture in enumerate(moving_square(24)):
+        (folder / f"{number}.jpg").write_bytes(jpeg(picture))
+    assert probe_file(str(folder)).status == "ok"
+    (folder / "2.jpg").write_bytes(b"no picture")
+    assert probe_file(str(folder)).status == "damaged"

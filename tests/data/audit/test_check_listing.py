@@ -50,7 +50,7 @@ def test_a_part_outside_its_file_is_reported_and_counts_as_unreadable(clips: Pat
     [outside] = kinds["outside"]
     assert outside.startswith(f"{clips}/2.mp4: ")
     assert all(value in outside for value in ("100 s", "110 s", "0.96 s"))
-    assert report.reasons == ["1 of 2 val videos are missing or unreadable"]
+    assert report.reasons == ["1 of 2 val videos are missing, unreadable or unusable"]
 
 
 def bitmap(picture_HWC: np.ndarray) -> bytes:

@@ -115,6 +115,17 @@ class TestFolders:
         assert index.labels == ["b", "a"]
         assert {s.id[0]: s.label for s in index.samples} == {"a": 1, "b": 0}
 
+    def test_the_users_labels_may_be_more_than_there_are(self, tmp_path: Path) -> None:
+        """For evaluation; training needs videos of each."""
+        touch(tmp_path, "set/train/a/1.mp4", "set/train/c/1.mp4", "set/val/a/1.mp4", "flat/a/1.mp4", "flat/a/2.mp4")
+        (tmp_path / "names.txt").write_text("a\nb\nc\n")
+        for folder in ("set", "flat"):
+            index = load_index(tmp_path / folder, labels=tmp_path / "names.txt")
+            assert index.labels == ["a", "b", "c"]
+            assert index.eval_split == "val"
+            with pytest.raises(ListingError, match="'b'"):
+                index.require_trainable()
+
     def test_empty_class(self, tmp_path: Path) -> None:
         touch(tmp_path, "train/a/1.mp4", "train/b/1.mp4", "val/a/1.mp4", "val/b/1.mp4")
         (tmp_path / "train" / "c").mkdir()
@@ -186,6 +197,7 @@ class TestCsv:
         [
             ([{"path": "1.mp4", "label": "a", "split": "elsewhere"}], "split 'elsewhere'"),
             ([{"path": "1.mp4", "label": "a", "start": "soon", "split": "train"}], "start 'soon'"),
+            ([{"path": "1.mp4", "label": "a", "end": "nan", "split": "train"}], "end 'nan'"),
             ([{"path": "1.mp4", "label": "a", "split": "train"}], "one class"),
             (
                 [

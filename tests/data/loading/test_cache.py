@@ -18,7 +18,7 @@ from fixformer.data.loading import cache, reader_for
 from fixformer.data.loading.cache import CachedReader, fill_cache
 from fixformer.data.loading.datasets import TestVideos, TrainClips
 from fixformer.data.loading.order import Visit
-from fixformer.data.loading.reader import DecodingReader
+from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.prepare.encode import Encoded
 from fixformer.data.prepare.shard_files import append_video
 from fixformer.data.synthetic import make_motions
@@ -302,9 +302,65 @@ def test_a_shard_without_readable_videos_leaves_nothing(samples: list[Sample], t
     assert [path.name for path in (tmp_path / "cache").rglob("[!.]*.*")] == ["files.json"]
 
 
-def test_a_cache_that_was_deleted_is_one_sentence(samples: list[Sample], tmp_path: Path) -> None:
+def clips(samples: list[Sample], reader: VideoReader) -> list[torch.Tensor]:
+    train = TrainClips(samples, SPEC, seed=1, reader=reader)
+    return [train.item(0, Visit(i)).clip_CTHW for i in range(len(samples))]
+
+
+def test_without_its_cache_a_video_is_decoded(samples: list[Sample], tmp_path: Path) -> None:
     decoding = DecodingReader(SPEC)
-    reader = CachedReader(fill_cache(samples[:1], decoding, tmp_path), decoding)
+    reader = CachedReader(fill_cache(samples[:2], decoding, tmp_path), decoding)
     shutil.rmtree(tmp_path)
-    with pytest.raises(UserError, match=f"^{samples[0].path}: .*{tmp_path}"):
-        TrainClips(samples[:1], SPEC, seed=1, reader=reader).item(0, Visit(0))
+    assert all(map(torch.equal, clips(samples[:2], reader), clips(samples[:2], decoding)))
+
+
+@pytest.mark.parametrize("place", ["time", "check of a frame", "first pixel", "last pixel"])
+def test_one_changed_byte_is_never_used(
+    samples: list[Sample], tmp_path: Path, small_shards: None, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    """Its shard is decoded instead, which is said once, and written again by the next build."""
+    decoding = CountingReader(SPEC)
+    fill_cache(samples[:8], decoding, tmp_path)
+    victim, _ = sorted(path for path in tmp_path.rglob("*.bin"))
+    content = bytearray(victim.read_bytes())
+    (row, *_) = json.loads(victim.with_suffix(".json").read_text())["videos"]
+    count, height, width = row["shape"]
+    head, frame = row["offset"] + 12 * count, height * width * 3
+    places = {"time": 1, "check of a frame": 8 * count + 5, "first pixel": head, "last pixel": head + frame - 1}
+    content[places[place]] ^= 1
+    victim.write_bytes(content)
+    reader = CachedReader(fill_cache(samples[:8], decoding, tmp_path), decoding)
+    copied = pickle.loads(pickle.dumps(reader))  # as a worker gets it
+    every = replace(SPEC, frames=12)
+    for found in (reader, copied):
+        videos = TestVideos(samples[:8], every, reader=found)
+        plain = TestVideos(samples[:8], every, reader=DecodingReader(SPEC))
+        for i in range(8):
+            one, other = videos.item(Visit(i)).views_VCTHW, plain.item(Visit(i)).views_VCTHW
+            assert one is not None
+            assert other is not None
+            assert torch.equal(one, other)
+    assert capsys.readouterr().err.count(f"{victim} is damaged") == 1
+    assert reader.table.left_out == copied.table.left_out != []
+    decoding.opened = 0
+    assert fill_cache(samples[:8], decoding, tmp_path).left_out == []
+    assert decoding.opened == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("offset", value) for value in (8, -8, "x", 10**30)),
+        *(("shape", value) for value in ([12, 24, 29], [12], [-1, -2, 3], [10**9] * 3)),
+        *(("fps", 99.0), ("fps", "x"), ("check", 7), ("check", -1), ("digest", 5), ("extra", 1)),
+    ],
+)
+def test_a_changed_description_is_never_used(samples: list[Sample], tmp_path: Path, name: str, value: object) -> None:
+    decoding = DecodingReader(SPEC)
+    fill_cache(samples[:3], decoding, tmp_path)
+    (described,) = [path for path in tmp_path.rglob("*.json") if path.name != "files.json"]
+    content = json.loads(described.read_text())
+    content["videos"][1][name] = value
+    described.write_text(json.dumps(content))
+    reader = CachedReader(fill_cache(samples[:3], decoding, tmp_path), decoding)
+    assert all(map(torch.equal, clips(samples[:3], reader), clips(samples[:3], decoding)))

@@ -213,3 +213,26 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
         read_weights(file)
     with pytest.raises(WeightsError, match="no weight file"):
         read_weights(tmp_path / "absent.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("vivit.embeddings.position_embeddings", (2,)),
+        ("cls_positional_encoding.cls_token", ()),
+        ("base_model.cls_token", (3,)),
+        ("vit.embeddings.position_embeddings", (1, 0, 4)),
+        ("blocks.0.attn.qkv.weight", (0,)),
+    ],
+)
+def test_the_names_of_a_system_with_other_shapes_are_one_sentence(name: str, shape: tuple[int, ...]) -> None:
+    model = create_model("fixformer_vit_tiny", depth=1, embed_dim=32, num_heads=2, num_frames=2, image_size=32)
+    with pytest.raises(WeightsError, match="weights"):
+        load_weights(model, {name: torch.zeros(shape)}, quiet=True)
+
+
+def test_numbers_of_another_kind_are_one_sentence() -> None:
+    model = create_model("fixformer_vit_tiny", depth=1, embed_dim=32, num_heads=2, num_frames=2, image_size=32)
+    weights = {**model.state_dict(), "norm.bias": torch.zeros(32, dtype=torch.int64)}
+    with pytest.raises(WeightsError, match=r"norm\.bias .*int64"):
+        load_weights(model, weights, quiet=True)

@@ -105,7 +105,7 @@ def _reasons(index: Index, probes: dict[str, FileProbe], duplicates: Duplicates)
         listed = len(index.split(split)) + len(index.missing_in(split))
         bad = listed - sum(count for (name, _), count in readable.items() if name == split)
         if bad > UNREADABLE_SHARE * listed:
-            yield f"{bad} of {listed} {split} videos are missing or unreadable"
+            yield f"{bad} of {listed} {split} videos are missing, unreadable or unusable"
     empty = [name for i, name in enumerate(index.labels) if not readable["train", i]]
     if empty:
         yield f"{len(empty)} of {len(index.labels)} classes have no readable training video, first {empty[0]!r}"

@@ -52,8 +52,9 @@ def find_issues(index: Index, probes: dict[str, FileProbe], duplicates: Duplicat
 
 
 def readable_counts(index: Index, probes: dict[str, FileProbe]) -> Counter[tuple[str, int]]:
-    """Videos by (split, label) that are readable and contain the listed part."""
-    good = (s for s in index.samples if probes[s.path].readable and not missing_part(s, probes[s.path]))
+    """Videos by (split, label) that are readable, give a clip and contain the listed part."""
+    usable = (s for s in index.samples if probes[s.path].readable and not probes[s.path].unusable)
+    good = (s for s in usable if not missing_part(s, probes[s.path]))
     return Counter((s.split, s.label) for s in good)
 
 
@@ -93,16 +94,19 @@ def _file_issues(probes: Iterable[FileProbe], min_frames: int) -> dict[tuple[str
         ("no_video", "no video stream"): [],
         ("damaged", "damaged; the good frames are usable"): [],
         ("truncated", "shorter than the header says"): [],
+        ("unusable", "readable, but no clip can be cut from it"): [],
         ("too_short", f"fewer than {min_frames} frames"): [],
         ("odd_rate", "unusual, variable or unknown frame rate"): [],
     }
-    unreadable, no_video, damaged, truncated, too_short, odd_rate = found.values()
+    unreadable, no_video, damaged, truncated, unusable, too_short, odd_rate = found.values()
     by_status = {"unreadable": unreadable, "missing": unreadable, "no_video": no_video, "damaged": damaged}
     for probe in probes:
         if probe.status in by_status:
             by_status[probe.status].append(f"{probe.path}: {probe.problem}")
         if is_truncated(probe):
             truncated.append(f"{probe.path}: {probe.duration:.1f} of {probe.header_duration:.1f} s")
+        if probe.unusable:
+            unusable.append(f"{probe.path}: {probe.unusable}")
         if 0 < probe.frames < min_frames:
             too_short.append(f"{probe.path}: {probe.frames}")
         if has_odd_rate(probe):

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from fixformer.config import ClipSpec
 from fixformer.data.audit.fingerprint import fingerprint, sampled_frames
+from fixformer.data.clips.transforms import from_frames, view_crops
 from fixformer.data.video import DecodeError, Decoder, Limits, NoVideoStream, Policy, open_video
 from fixformer.data.video.content import content_digest, digest_of, stamp_of
 from fixformer.data.video.shard_member import is_member, read_member
@@ -22,7 +24,7 @@ from fixformer.errors import InputError, UserError
 from fixformer.runtime.console import note
 from fixformer.runtime.files import appending, cache_directory, read_bytes, read_records
 
-FORMAT = 1  # in the name of the cache file: a later format does not read this one's
+FORMAT = 2  # in the name of the cache file: a later format does not read this one's
 READ_AT_ONCE = 256 << 20  # files up to this size are read once into memory, for the digest and for decoding
 KEPT_FAULTS = 5  # the first faults say what is wrong; a damaged file may have thousands
 
@@ -55,6 +57,7 @@ class FileProbe:
     container: str = ""
     pixel_format: str = ""
     faults: list[str] = field(default_factory=list)
+    unusable: str = ""  # why a readable video gives no clip
 
     @property
     def readable(self) -> bool:
@@ -95,6 +98,7 @@ def _probe(source: Path | bytes, policy: Policy, limits: Limits, known: dict[str
     with open_video(source, policy=policy, limits=limits) as video:
         video.verify()
         info, count = video.info, len(video)
+        pictures_THWC = video.get_frames(sampled_frames(count))
         return FileProbe(
             **known,
             frames=count,
@@ -108,9 +112,19 @@ def _probe(source: Path | bytes, policy: Policy, limits: Limits, known: dict[str
             container=info.container,
             pixel_format=info.pixel_format,
             faults=[f"frame {fault.frame}: {fault.message}" for fault in video.faults[:KEPT_FAULTS]],
-            fingerprint=fingerprint(video.get_frames(sampled_frames(count))),
+            fingerprint=fingerprint(pictures_THWC),
+            unusable=_clip_problem(pictures_THWC),
             **_timing(video),
         )
+
+
+def _clip_problem(pictures_THWC: np.ndarray) -> str:
+    """Why a clip cannot be cut from such pictures, by the function that cuts them for training and prediction."""
+    try:
+        view_crops(from_frames(pictures_THWC[:1]), ClipSpec(), crops=3)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _timing(video: Decoder) -> dict[str, Any]:
@@ -125,7 +139,7 @@ def _timing(video: Decoder) -> dict[str, Any]:
     median = float(np.median(steps))
     return {
         "duration": float(times[-1]) + median,
-        "measured_fps": (len(times) - 1) / float(times[-1]),
+        "measured_fps": (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None,
         # half a frame: containers round timestamps, a dropped or doubled frame is a whole one
         "variable_rate": bool(np.ptp(steps) > median / 2),
     }

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fixformer.config import ClipSpec
+from fixformer.config import Backend, ClipSpec
 from fixformer.data.clips.sampling import evenly_spaced, frames_between
 from fixformer.data.video import Decoder, Policy, Source, open_video
 
@@ -57,7 +57,7 @@ def open_frames(
     *,
     start: float | None = None,
     end: float | None = None,
-    backend: str = "pyav",
+    backend: Backend = "pyav",
     damaged: Policy = "strict",
 ) -> Iterator[FrameSource]:
     """The video, or its part from `start` to `end` seconds, with the spec's `keep_frames` and `keep_short_side`."""

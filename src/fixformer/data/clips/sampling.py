@@ -14,6 +14,8 @@ import torch
 
 from fixformer.errors import InputError, UserError
 
+# Timestamps may be anything: an hour at the highest rate has fewer.
+MOST_TICKS = 10_000_000
 SHORT_POLICIES = ("repeat_last", "loop", "error")
 
 
@@ -100,7 +102,10 @@ def clock_ticks(timestamps: np.ndarray, fps: float) -> np.ndarray:
     if len(timestamps) < 2:
         return np.zeros(len(timestamps), np.int64)
     last_shown = timestamps[-1] - timestamps[-2]
-    count = max(1, round(float(timestamps[-1] + last_shown) * fps))
+    seconds = float(timestamps[-1] + last_shown)
+    if seconds * fps > MOST_TICKS:
+        raise InputError(f"a video of {seconds:g} s at fps={fps:g} has more than {MOST_TICKS} frames; lower fps.")
+    count = max(1, round(seconds * fps))
     # the nanosecond absorbs rounding of the timestamps, and is too short to reach another frame
     return np.clip(np.searchsorted(timestamps, np.arange(count) / fps + 1e-9, side="right") - 1, 0, None)
 
@@ -111,7 +116,7 @@ def frames_between(timestamps: np.ndarray, start: float | None, end: float | Non
     # the last frame is taken to last as long as the one before it; of a single frame nothing is known
     seconds = float(2 * timestamps[-1] - timestamps[-2]) if len(timestamps) > 1 else math.inf
     if problem := part_problem(start, end, seconds):
-        raise ShortVideoError(f"{problem}; correct start and end in the list.")
+        raise ShortVideoError(f"{problem}; correct its start and end.")
     first = 0 if start is None else int(np.searchsorted(timestamps, start + 1e-9, side="right")) - 1
     first = min(max(first, 0), len(timestamps) - 1)
     stop = len(timestamps) if end is None else int(np.searchsorted(timestamps, end - 1e-9, side="left"))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fixformer.config import ClipSpec
+from fixformer.config import Backend, ClipSpec
 from fixformer.data.clips import sampling, transforms
 from fixformer.data.clips.augment import Box, train_clip
 from fixformer.data.clips.frames import FrameSource, open_frames
@@ -53,7 +53,7 @@ def file_views(
     *,
     start: float | None = None,
     end: float | None = None,
-    backend: str = "pyav",
+    backend: Backend = "pyav",
     damaged: Policy = "strict",
 ) -> Tensor:
     """`views_VCTHW` as the model takes them, of a file, its bytes or an open file, from `start` to `end` seconds."""

@@ -34,7 +34,7 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
     names = read_names(path) if path else []
     if set(folders) - {"train"}:
         per_split = {split: _classes_of(folder) for split, folder in folders.items()}
-        labels = _merge_labels(root, names, per_split, problems)
+        labels = _merge_labels(root, names, per_split, problems, may_be_absent=options.labels is not None)
         samples = [
             sample
             for split, folder in folders.items()
@@ -51,7 +51,10 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
             f"no {what} found in {root}; looked for train/CLASS/*, val/CLASS/* and CLASS/* "
             f"with suffixes {' '.join(sorted(suffixes))}."
         )
-    problems += _empty_classes(root, samples, labels, folders)
+    if len(labels) == 1:
+        problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
+    if options.labels is None:
+        problems += _empty_classes(root, samples, labels, folders)
     return Index(root, kind, samples, labels, [], problems, sorted(set(ignored)))
 
 
@@ -89,13 +92,18 @@ def _classes_of(folder: Path) -> list[str]:
     return [path.name for path in data_folders(folder)]
 
 
-def _merge_labels(root: Path, given: list[str], per_split: dict[str, list[str]], problems: list[str]) -> list[str]:
-    """The labels of all splits; a label that only some splits have is a problem."""
+def _merge_labels(
+    root: Path, given: list[str], per_split: dict[str, list[str]], problems: list[str], *, may_be_absent: bool
+) -> list[str]:
+    """The labels of all splits; a label that only some splits have is a problem.
+
+    `may_be_absent`: the user's own list of labels may name more than there are, which matters to training alone.
+    """
     first = "train" if "train" in per_split else next(iter(per_split))
     labels = given or per_split[first]
     for split, names in per_split.items():
         extra = [name for name in names if name not in labels]
-        absent = [name for name in labels if name not in names]
+        absent = [name for name in labels if name not in names and not may_be_absent]
         if split == "test" and not names:
             continue  # an unlabelled test folder
         if extra:
@@ -177,8 +185,6 @@ def _groups(root: Path, samples: list[Sample]) -> dict[str, str]:
 
 def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders: dict[str, Path]) -> list[str]:
     problems = []
-    if len(labels) == 1:
-        problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
     for split in folders or {"train": root}:
         used = {s.label for s in samples if s.split == split}
         empty = [name for i, name in enumerate(labels) if i not in used]

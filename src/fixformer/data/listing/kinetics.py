@@ -1,5 +1,6 @@
 """Kinetics as published: CSV of youtube_id, time_start, time_end, and files named `<id>_<start>_<end>.mp4`."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def _names(tables: list[Table]) -> list[str]:
 def _sample(row: Row, number: dict[str, int], table: Table) -> Sample:
     try:
         start, end = float(row["time_start"]), float(row["time_end"])
+        if not math.isfinite(start + end):
+            raise ValueError
     except (KeyError, ValueError):
         raise ListingError(f"row {row} of {table.path} has no time_start and time_end in seconds.") from None
     split = split_of_name(row.get("split", "")) or split_of_name(table.path.stem)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fixformer.config.data import OpenFraction
+from fixformer.config.schema import check_path, checked
 from fixformer.data.listing.find_files import walk_files
 from fixformer.data.listing.folders import (
     data_folders,
@@ -40,6 +42,7 @@ KINDS: dict[str, Callable[[Path, IndexOptions], Index]] = {
 }
 
 
+@checked
 def load_index(
     path: str | Path,
     *,
@@ -47,7 +50,7 @@ def load_index(
     videos: str | Path | None = None,
     labels: str | Path | None = None,
     seed: int = 0,
-    val_fraction: float = 0.2,
+    val_fraction: OpenFraction = 0.2,
     recording_set: int | None = None,
     require_files: bool = True,
     strict: bool = True,
@@ -65,6 +68,10 @@ def load_index(
         require_files: False lists annotations without looking for files.
         strict: False returns an index with `problems` instead of raising.
     """
+    check_path(path, "path")
+    for name, given in (("videos", videos), ("labels", labels)):
+        if given is not None:
+            check_path(given, name)
     root = Path(path)
     if not os.path.exists(root):  # which also says no to a name too long or a link in a circle, where Path may raise
         raise ListingError(f"no such file or directory: {root}.")
@@ -75,8 +82,6 @@ def load_index(
             f"{root} holds the output of `fixformer {writer}` (says {root / MARK}), which is no data set; "
             "give the directory of the videos."
         )
-    if not 0 < val_fraction < 1:
-        raise UserError(f"val_fraction={val_fraction}: expected a value between 0 and 1.")
     chosen = detect_kind(root) if kind == "auto" else kind
     if chosen not in KINDS:
         raise UnknownName("kind of data set", kind, ["auto", *KINDS])

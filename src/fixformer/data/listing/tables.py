@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -210,9 +211,12 @@ def _seconds(row: Row, name: str, table: Table) -> float | None:
     if not text:
         return None
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        raise ListingError(f"{name} {text!r} in {table.path} is not a number of seconds.") from None
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise ListingError(f"{name} {text!r} in {table.path} is not a number of seconds.")
+    return seconds
 
 
 def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> list[str]:

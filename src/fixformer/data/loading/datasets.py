@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fixformer.config import ClipSpec
+from fixformer.config.schema import checked
 from fixformer.data.clips import transforms
 from fixformer.data.clips.augment import Box
 from fixformer.data.clips.frames import FrameSource
@@ -104,6 +105,7 @@ class TestBatch:
 class TrainClips:
     """One augmented clip per (epoch, video)."""
 
+    @checked
     def __init__(
         self,
         samples: Sequence[Sample],
@@ -183,7 +185,7 @@ def _read_video(reader: VideoReader, sample: Sample, visit: Visit, make: Callabl
     """What `make` makes of the open video; errors name the sample.
 
     A video that cannot be decoded is tried a second time: a process that was stopped for a while, or a slow network
-    disk, makes a good file run into the decoder's time limit.
+    disk, makes a good file run into the decoder's time limit. A damaged cache is not read the second time.
     """
 
     def read() -> T:
@@ -204,9 +206,6 @@ def _read_video(reader: VideoReader, sample: Sample, visit: Visit, make: Callabl
     except InputError as error:
         # sampling and scaling do not know the file
         raise error if sample.path in str(error) else InputError(f"{sample.path}: {error}") from None
-    except FileNotFoundError as error:
-        # the cache was deleted meanwhile
-        raise DecodeError(str(error), file=sample.path) from None
 
 
 def collate_train(items: list[TrainItem]) -> TrainBatch:

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from fixformer.config import ClipSpec
+from fixformer.config import Backend, ClipSpec
 from fixformer.data.clips.frames import FrameSource, open_frames
 from fixformer.data.listing import Sample
 from fixformer.data.video import Policy
@@ -20,7 +20,7 @@ class VideoReader(Protocol):
 class DecodingReader:
     """Decodes the file of a sample, or its bytes."""
 
-    def __init__(self, spec: ClipSpec, *, backend: str = "pyav", damaged: Policy = "strict") -> None:
+    def __init__(self, spec: ClipSpec, *, backend: Backend = "pyav", damaged: Policy = "strict") -> None:
         self.spec, self.backend, self.damaged = spec, backend, damaged
 
     def open(self, index: int, sample: Sample, content: bytes | None = None) -> AbstractContextManager[FrameSource]:

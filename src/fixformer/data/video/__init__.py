@@ -15,10 +15,9 @@ from fixformer.data.video.decoder import (
     Source,
     VideoInfo,
 )
-from fixformer.data.video.open_video import BACKENDS, open_video
+from fixformer.data.video.open_video import open_video
 
 __all__ = [
-    "BACKENDS",
     "DecodeError",
     "Decoder",
     "Fault",

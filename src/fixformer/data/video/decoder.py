@@ -9,12 +9,14 @@ Legend: T frames, H height, W width, C the three colours.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Literal, Self
 
 import numpy as np
 
+from fixformer.config.schema import coerce
 from fixformer.data.video.frame_table import frames_at
 from fixformer.errors import InputError, UserError
 
@@ -128,6 +130,7 @@ class Decoder(ABC):
         """`frames_THWC` displayed at these times, in seconds from the first frame."""
         times_F = self.timestamps
         end = float(times_F[-1] + (times_F[-1] - times_F[-2])) if len(times_F) > 1 else float("inf")
+        seconds = [coerce(t, float, "seconds") for t in seconds]
         outside = [t for t in seconds if not 0 <= t <= end]
         if outside:
             raise InputError(f"{self._file}: {outside[0]:g} s is out of range; the video runs from 0 to {end:g} s.")
@@ -147,7 +150,10 @@ class Decoder(ABC):
 
     def _check_range(self, indices: Sequence[int]) -> list[int]:
         count = len(self)
-        wanted = [int(i) for i in indices]
+        try:
+            wanted = [index(i) for i in indices]
+        except TypeError:
+            raise InputError(f"{self._file}: indices={indices!r}: expected a list of frame numbers.") from None
         outside = [i for i in wanted if not 0 <= i < count]
         if outside:
             raise InputError(

@@ -78,6 +78,13 @@ class ImageFolderDecoder(Decoder):
             deadline.check()
         return frames_THWC
 
+    def verify(self) -> None:
+        """Every image must decode; under the policy "partial" those that do not have been left out already."""
+        deadline = Deadline(self._limits.seconds, self._file)
+        for path in self._good_paths() if self._policy == "strict" else ():
+            self._decode(path)
+            deadline.check()
+
     def close(self) -> None:
         self._first_frame = None
 

@@ -2,28 +2,29 @@
 
 import os
 from pathlib import Path
-from typing import get_args
+from typing import Annotated
 
 from fixformer.config import Backend
+from fixformer.config.clip import FrameRate, Side
+from fixformer.config.schema import checked, int_between
 from fixformer.data.video.decoder import Decoder, Limits, Policy, Source
 from fixformer.data.video.image_folder import ImageFolderDecoder
 from fixformer.data.video.pyav_decoder import PyAVDecoder
 from fixformer.data.video.shard_member import is_member, read_member
 from fixformer.data.video.torchcodec_decoder import TorchCodecDecoder
-from fixformer.errors import UnknownName
-
-BACKENDS: tuple[str, ...] = get_args(Backend)
+from fixformer.errors import InputError
 
 
+@checked
 def open_video(
     source: Source,
     *,
-    backend: str = "pyav",
+    backend: Backend = "pyav",
     policy: Policy = "strict",
     limits: Limits = Limits(),  # noqa: B008 - frozen
-    short_side: int | None = None,
-    threads: int = 1,
-    fps: float | None = None,
+    short_side: Side | None = None,
+    threads: Annotated[int, int_between(1, 64)] = 1,
+    fps: FrameRate | None = None,
 ) -> Decoder:
     """Open a video file, its bytes, a binary file object, a folder of images, or a video inside a shard.
 
@@ -36,8 +37,12 @@ def open_video(
         threads: of the decoder. Use one inside the workers of a data loader.
         fps: frame rate of a folder of images, which has no timestamps.
     """
-    if backend not in BACKENDS:
-        raise UnknownName("decoder backend", backend, BACKENDS)
+    if not isinstance(source, str | Path | bytes) and not hasattr(source, "read"):
+        raise InputError(f"source={source!r}: expected a path, bytes or an open binary file.")
+    if not isinstance(limits, Limits):
+        raise InputError(f"limits={limits!r}: expected Limits.")
+    if source == "":
+        raise InputError("source='': expected the name of a file.")
     name = None
     if isinstance(source, str) and is_member(source):
         name, source = source, read_member(source)

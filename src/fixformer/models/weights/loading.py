@@ -5,19 +5,19 @@ frames, size or classes may differ. Files are safetensors; nothing is ever unpic
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fixformer.errors import WeightsError
 from fixformer.models.attention.kinds import resize_slots
 from fixformer.models.base import VideoModel
 from fixformer.models.layers.embedding import interpolate_space, interpolate_time
+from fixformer.models.tensor_files import read_tensor_file, require_finite
 from fixformer.models.weights.image_vit import from_timm_vit, from_transformers_vit
 from fixformer.models.weights.pytorchvideo import (
     from_pytorchvideo_mvit,
@@ -38,13 +38,14 @@ from fixformer.models.zoo.vivit import interpolate_volume
 from fixformer.runtime.console import note, printable
 
 StateDict = Mapping[str, Tensor]
+Converter = Callable[[StateDict], dict[str, Tensor]]
 
 OURS = "fixformer"
 RELEASED = "the released code"
 IMAGE_MODELS = ("a ViT of transformers", "a ViT of timm")
 RESNET = "a ResNet of torchvision"
 # Tried in this order: a pattern matches the start of "name axes" of a tensor that only this system has.
-CONVERTERS: dict[str, tuple[str, Callable[[StateDict], dict[str, Tensor]]]] = {
+CONVERTERS: dict[str, tuple[str, Converter]] = {
     "TimeSformer (transformers)": (
         r"timesformer\.|encoder\.layer\.\d+\.(temporal_attention|attention\.attention\.qkv)\.",
         from_transformers_timesformer,
@@ -114,18 +115,11 @@ UNKNOWN_TO_IMAGES = (
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
+    """The tensors of a safetensors file, all finite; those of a checkpoint are compared with its manifest."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"no weight file at {path}.")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        if path.suffix == ".safetensors":
-            raise WeightsError(f"{path} is damaged or cut short ({error}); fetch it again or use another.") from None
-        raise WeightsError(
-            f"{path} is not a safetensors file ({error}); pickled weights are never loaded, convert it first."
-        ) from None
+    tensors = read_tensor_file(path)
+    require_finite(tensors, path)
+    return tensors
 
 
 def load_weights(
@@ -138,15 +132,17 @@ def load_weights(
     transformers whose number of positions leaves open how many frames, rows and columns of tokens they are.
     """
     foreign = weights if isinstance(weights, Mapping) else read_weights(weights)
-    source, named = _in_our_names(foreign)
+    source, convert = _recognise(foreign)
+    with _expecting_shapes_of(source):
+        named = convert(foreign)
+        if source in IMAGE_MODELS and isinstance(model, VideoModel):
+            named = model.adapt_image_weights(named)
     own = model.state_dict()
     if source == OURS and own.keys().isdisjoint(named):
         raise WeightsError(
             f"none of the {len(named)} names in the weights ({', '.join([*named][:2])}, ...) belongs to the model or "
             f"to a known system; known: {', '.join(CONVERTERS)}."
         )
-    if source in IMAGE_MODELS and isinstance(model, VideoModel):
-        named = model.adapt_image_weights(named)
     if VOLUME in own and VOLUME in named and named[VOLUME].ndim == 2:
         named = with_grid(named, grid or (None if isinstance(weights, Mapping) else grid_beside(Path(weights))))
     elif grid is not None:
@@ -171,11 +167,25 @@ def load_weights(
     return report
 
 
-def _in_our_names(foreign: StateDict) -> tuple[str, dict[str, Tensor]]:
+def _recognise(foreign: StateDict) -> tuple[str, Converter]:
+    """The system whose weights these are, by their names, and how they are renamed."""
     for source, (mark, convert) in CONVERTERS.items():
         if any(re.match(mark, f"{name} {tensor.ndim}") for name, tensor in foreign.items()):
-            return source, convert(foreign)
-    return OURS, dict(foreign)
+            return source, convert
+    return OURS, dict
+
+
+@contextmanager
+def _expecting_shapes_of(source: str) -> Iterator[None]:
+    """A file may have the names of a system and other shapes, on which its converter fails in its own way."""
+    try:
+        yield
+    except WeightsError:
+        raise
+    except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise WeightsError(
+            f"the weights have names of {source}, but not its shapes ({error}); use weights of that system."
+        ) from None
 
 
 def _fresh_head(named: StateDict, own: StateDict) -> set[str]:
@@ -194,6 +204,11 @@ def _resize(model: nn.Module, name: str) -> Resize | None:
 
 
 def _fit(name: str, value: Tensor, target: Tensor, resize: Resize | None, report: LoadReport) -> Tensor:
+    if value.is_floating_point() != target.is_floating_point():
+        raise WeightsError(
+            f"the weights of {report.source} do not fit: {name} is of type {value.dtype} in the file, expected "
+            f"{target.dtype}."
+        )
     if value.shape == target.shape:
         report.taken.append(name)
         return value

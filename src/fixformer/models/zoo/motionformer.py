@@ -10,7 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import PositiveInt, Rate
+from fixformer.config.clip import FrameCount
+from fixformer.config.model import Width
+from fixformer.config.schema import Rate
 from fixformer.errors import SettingsConflict
 from fixformer.models.attention.kinds import LaraAttention, first_landmarks
 from fixformer.models.layers.residual import Mlp
@@ -42,11 +44,11 @@ class MotionformerSettings(VitSettings):
     LARA; 128 if None.
     """
 
-    tubelet: PositiveInt = 2
+    tubelet: FrameCount = 2
     drop_path: Rate = 0.2
     attention: Literal["trajectory", "orthoformer", "lara", "joint", "divided"] = "trajectory"
     values: Literal["trajectory", "projected"] = "trajectory"
-    landmarks: PositiveInt | None = None
+    landmarks: Width | None = None
 
     def check_together(self) -> None:
         super().check_together()

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.model import ModelSettings
-from fixformer.config.schema import PositiveInt, Rate
+from fixformer.config.model import Classes, ModelSettings
+from fixformer.config.schema import Rate
 from fixformer.models.layers.embedding import PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.noise import DropPath
 from fixformer.models.registry import register
@@ -26,7 +26,7 @@ KEEP: Grid = (1, 1, 1)
 
 @dataclass(frozen=True)
 class MvitSettings(ModelSettings):
-    num_classes: PositiveInt = 400
+    num_classes: Classes = 400
     drop_path: Rate = 0.2
 
 

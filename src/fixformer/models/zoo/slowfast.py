@@ -10,8 +10,9 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.model import ModelSettings
-from fixformer.config.schema import Expect, PositiveInt
+from fixformer.config.clip import FrameCount
+from fixformer.config.model import Classes, ModelSettings
+from fixformer.config.schema import Expect
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.bottleneck import RESNET_DEPTHS, Bottleneck, zero_last_norms
 from fixformer.models.zoo.common.checkpointing import run_block
@@ -22,15 +23,15 @@ EXPANSION = 4
 LATERAL_RATIO = 2  # channels of a lateral connection, as a multiple of the fast path's
 
 # Odd, so that it is centred on a frame.
-OddInt = Annotated[int, Expect("an odd number of at least 1, such as 5 or 7", lambda size: size >= 1 and size % 2)]
+OddInt = Annotated[int, Expect("an odd number from 1 to 99, such as 5 or 7", lambda size: 1 <= size <= 99 and size % 2)]
 
 
 @dataclass(frozen=True)
 class SlowFastSettings(ModelSettings):
     """`lateral_kernel`: frames that a lateral connection looks at."""
 
-    num_classes: PositiveInt = 400
-    num_frames: PositiveInt = 32
+    num_classes: Classes = 400
+    num_frames: FrameCount = 32
     lateral_kernel: OddInt = 7
 
 

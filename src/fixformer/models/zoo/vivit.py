@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.schema import PositiveInt, Rate
+from fixformer.config.clip import FrameCount
+from fixformer.config.model import Classes, Depth
+from fixformer.config.schema import Rate
 from fixformer.models.layers.embedding import TimeEmbed, interpolate_space, interpolate_time
 from fixformer.models.registry import register
 from fixformer.models.zoo.common.checkpointing import run_block
@@ -18,9 +20,9 @@ from fixformer.models.zoo.common.class_token import ClassTokenModel, VitSettings
 
 @dataclass(frozen=True)
 class VivitSettings(VitSettings):
-    num_classes: PositiveInt = 400
-    num_frames: PositiveInt = 32
-    tubelet: PositiveInt = 2
+    num_classes: Classes = 400
+    num_frames: FrameCount = 32
+    tubelet: FrameCount = 2
     drop_path: Rate = 0.3
 
 
@@ -28,8 +30,8 @@ class VivitSettings(VitSettings):
 class FactorisedVivitSettings(VivitSettings):
     """`temporal_depth`: blocks of the temporal encoder, which sees one vector per tubelet frame."""
 
-    num_classes: PositiveInt = 174
-    temporal_depth: PositiveInt = 4
+    num_classes: Classes = 174
+    temporal_depth: Depth = 4
 
 
 class VolumeEmbed(nn.Module):

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fixformer.config import ModelConfig
-from fixformer.config.model import FixationName
-from fixformer.config.schema import PositiveInt, Rate, at_least
+from fixformer.config.clip import FrameCount
+from fixformer.config.model import FixationName, Width
+from fixformer.config.schema import Rate, int_between
 from fixformer.models.attention.association import Associate
 from fixformer.models.attention.kinds import SoftmaxAttention
 from fixformer.models.attention.module import Attention, build_fixation
@@ -39,11 +40,11 @@ class XvitSettings(VitSettings):
     """
 
     dropout: Rate = 0.5
-    time_slots: PositiveInt = 8
-    shift_divisor: Annotated[int, at_least(2)] = 4
-    shift_segment: PositiveInt | None = None
+    time_slots: FrameCount = 8
+    shift_divisor: Annotated[int, int_between(2, 65_536)] = 4
+    shift_segment: FrameCount | None = None
     fixation: FixationName = "none"
-    head_hidden_dim: PositiveInt = 768
+    head_hidden_dim: Width = 768
 
 
 class XViT(ClassTokenModel):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.model import TransformerSettings
-from fixformer.config.schema import PositiveInt, Rate
+from fixformer.config.clip import FrameCount
+from fixformer.config.model import TransformerSettings, Width
+from fixformer.config.schema import Rate
 from fixformer.errors import InputError, SettingsConflict
 from fixformer.models.layers.embedding import PatchEmbed, PositionEmbed, TimeEmbed, resize_tables
 from fixformer.models.layers.init import init_weights
@@ -28,9 +29,9 @@ class VitSettings(TransformerSettings):
     """ViT-B/16 by default. `tubelet` is the number of frames in a patch."""
 
     dropout: Rate = 0.0
-    embed_dim: PositiveInt = 768
-    num_heads: PositiveInt = 12
-    tubelet: PositiveInt = 1
+    embed_dim: Width = 768
+    num_heads: Width = 12
+    tubelet: FrameCount = 1
 
     def check_together(self) -> None:
         super().check_together()

@@ -6,8 +6,8 @@ Shapes: B batch, P positions that are classified separately and averaged, C feat
 import torch
 from torch import Tensor, nn
 
-from fixformer.config.model import ModelSettings
-from fixformer.config.schema import PositiveInt, coerce
+from fixformer.config.model import Classes, ModelSettings
+from fixformer.config.schema import coerce
 from fixformer.models.base import VideoModel
 from fixformer.models.layers.heads import LinearHead
 from fixformer.models.layers.noise import Dropout
@@ -43,7 +43,7 @@ class PooledClassifier(VideoModel):
         return self.head(self.dropout(pooled_BPC)).mean(dim=1)
 
     def reset_classifier(self, num_classes: int) -> None:
-        coerce(num_classes, PositiveInt, "num_classes")
+        coerce(num_classes, Classes, "num_classes")
         old = self.head.fc.weight
         self.num_classes = num_classes
         self.head.fc = nn.Linear(self.num_features, num_classes, device=old.device, dtype=old.dtype)
