@@ -13,7 +13,7 @@ from fixformer.runtime.console import console, note, note_once, print_json, prin
 
 PACKAGE = Path(fixformer.__file__).parent
 # They talk to the process that started them, in JSON, through their stdout.
-WORKERS = {"bench/attention_speed_worker.py", "bench/model_speed_worker.py", "bench/training_step.py"}
+WORKERS = {"bench/process.py"}  # which print JSON for the process that started them
 
 
 def test_nothing_else_prints() -> None:

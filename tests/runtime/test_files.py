@@ -170,7 +170,8 @@ class TestRecords:
         assert list(read_records(tmp_path / "absent", Row)) == []
 
     def test_a_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(UserError, match="No space left on device"), appending(Path("/dev/full")) as add:
+        monkeypatch.setattr("fixformer.runtime.files.open_file", lambda *_, **__: open("/dev/full", "a"))  # noqa: SIM115
+        with pytest.raises(UserError, match="No space left on device"), appending(tmp_path / "rows") as add:
             add(Row("a"))
 
 

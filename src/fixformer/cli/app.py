@@ -376,7 +376,7 @@ def _flush_output() -> OSError | None:
 
 def _run(words: list[str]) -> None:
     if words[:1] == ["--version"]:
-        print(f"fixformer {__version__}")
+        show(f"fixformer {__version__}")
     else:
         commands.run(words)
 

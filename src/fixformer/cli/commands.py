@@ -6,6 +6,7 @@ from typing import TypeVar
 from fixformer.cli.command import Command
 from fixformer.cli.help_text import fill, two_columns
 from fixformer.errors import UnknownName, UsageError
+from fixformer.runtime.console import show
 
 HELP_WORDS = ("-h", "--help")
 F = TypeVar("F", bound=Callable[..., None])
@@ -50,13 +51,13 @@ class Commands:
         path = [word for word in words[:depth] if word not in HELP_WORDS]
         name = " ".join(path)
         if not path or name in self._groups:
-            print(self.help(name))
+            show(self.help(name))
             return
         if name not in self._functions:
             group = words[0] if depth == 2 else ""
             raise UsageError(str(UnknownName("command", name, self._names_in(group))))
         if set(HELP_WORDS) & set(before_files(words)):
-            print(self[name].help())
+            show(self[name].help())
         else:
             self[name](words[depth:])
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from fixformer.errors import UserError, suggestion
-from fixformer.models.cost import Cost
 from fixformer.models.model_table import read_model_table
 from fixformer.runtime.console import console, print_json, printable, show
 

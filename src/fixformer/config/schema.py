@@ -104,11 +104,17 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     kind, rule, is_optional = unwrap(hint)
     if value is None and is_optional:
         return None
-    is_exact = type(value) is kind and kind in (str, int, float)  # nearly all values of a long list
-    converted = value if is_exact else _convert(value, kind, name, rule.what if rule else "")
+    converted = value if _is_exact(value, kind) else _convert(value, kind, name, rule.what if rule else "")
     if rule and not rule.holds(converted):
         raise InputError(f"{name}={shown(converted)}: expected {rule.what}.")
     return converted
+
+
+def _is_exact(value: Any, kind: Any) -> bool:
+    """Whether a value needs no conversion, as nearly all those of a long list."""
+    if type(value) is not kind:
+        return False
+    return kind is float or (kind is int and -(2**31) < value < 2**31) or (kind is str and "\0" not in value)
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:

@@ -22,7 +22,7 @@ from fixformer.errors import UnknownName, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
 from fixformer.models.tensor_files import read_tensor_file, require_finite
-from fixformer.runtime.files import parse_json, read_text
+from fixformer.runtime.files import open_file, parse_json, read_text
 
 FORMAT = 2
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
@@ -131,7 +131,7 @@ def write_manifest(folder: Path) -> None:
 
 def read_manifest(folder: Path) -> dict[str, str]:
     """The digest of each file of a checkpoint."""
-    digests = parse_json((folder / MANIFEST).read_text())
+    digests = parse_json(read_text(folder / MANIFEST))
     if not isinstance(digests, dict) or not {WEIGHTS, CONFIG} <= digests.keys():
         raise ValueError(f"{MANIFEST} does not list its files")
     return digests
@@ -162,7 +162,7 @@ def verify(folder: Path, *names: str) -> None:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
+    with open_file(path, "rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 

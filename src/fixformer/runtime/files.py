@@ -210,7 +210,7 @@ def writer_of(directory: str | Path) -> str | None:
     path = Path(directory) / MARK
     if not os.path.isfile(path):
         return None
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with open_file(path, encoding="utf-8", errors="replace") as file:
         return file.readline(80).strip() or "fixformer"
 
 

@@ -19,6 +19,8 @@ from datetime import datetime
 from pathlib import Path
 
 from fixformer.errors import UserError
+from fixformer.runtime.console import note
+from fixformer.runtime.files import MARK
 
 try:
     import fcntl
@@ -63,8 +65,8 @@ def locked(directory: str | Path) -> Iterator[None]:
 
 
 def is_empty(directory: Path) -> bool:
-    """Whether a directory contains nothing but a lock."""
-    return all(entry.name == LOCK_FILE for entry in directory.iterdir())
+    """Whether a directory contains nothing but a lock and a mark."""
+    return all(entry.name in (LOCK_FILE, MARK) for entry in directory.iterdir())
 
 
 def _remove_empty(created: list[Path]) -> None:
@@ -127,7 +129,7 @@ def _lock(descriptor: int, directory: Path) -> None:
         if error.errno not in _NO_LOCKS:
             raise _unwritable(directory, error) from None
         what = f"{directory} cannot be locked ({error.strerror})"
-        print(f"note: {what}; make sure that no other process writes to it", file=sys.stderr)
+        note(f"note: {what}; make sure that no other process writes to it")
 
 
 def _is_current(descriptor: int, directory: Path) -> bool:

@@ -2,13 +2,13 @@
 
 import multiprocessing
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from typing import Generic, TypeVar
 
+from fixformer.runtime.console import note
 from fixformer.runtime.parent import end_with_parent
 
 Item = TypeVar("Item")
@@ -32,7 +32,7 @@ def affordable_workers(wanted: int) -> int:
     limit = max(MIN_WORKERS, WORKERS_PER_PROCESSOR * processors())
     if wanted > limit:
         reason = f"more would not be faster on {processors()} processors"
-        print(f"note: {limit} workers instead of {wanted}: {reason}", file=sys.stderr)
+        note(f"note: {limit} workers instead of {wanted}: {reason}")
     return min(wanted, limit)
 
 

@@ -12,6 +12,7 @@ from fixformer.data.audit.duplicates import identical_groups, is_contradicting, 
 from fixformer.data.listing import Index
 from fixformer.data.video.content import content_digest, digest_of
 from fixformer.data.video.shard_member import file_of, parse_member
+from fixformer.runtime.files import open_file
 
 # Beyond so many videos only their paths are compared: at half a millisecond each, as on a network file system, even
 # asking for their sizes would take longer than ten seconds.
@@ -62,7 +63,7 @@ def _size(path: str) -> int | None:
 def _ends(path: str) -> str:
     member, size = parse_member(path), _size(path) or 0
     begin = member.offset if member else 0
-    with file_of(path).open("rb") as file:
+    with open_file(file_of(path), "rb") as file:
         file.seek(begin)
         first = file.read(min(ENDS, size))
         file.seek(begin + max(0, size - ENDS))

@@ -15,8 +15,8 @@ import numpy as np
 
 from fixformer.config.location import PLACE, shard_command, shard_file
 from fixformer.data.listing import Sample
-from fixformer.data.loading.command import running
 from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
+from fixformer.data.loading.piped_command import running
 from fixformer.data.video.shard_member import parse_member, read_part
 from fixformer.errors import UserError
 from fixformer.runtime.files import open_file
