@@ -18,7 +18,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fixformer.train": {"recipe": "demo", "data": "folders", "output": "out/run", **RUN, "data.kind": "folders"},
     "fixformer.data.listing.load_index": {"path": "folders", "kind": "folders", "seed": 0, "val_fraction": 0.2},
     "fixformer.data.video.open_video": {"source": "good.mp4", "backend": "pyav", "policy": "strict"},
-    "fixformer.data.audit.check.check": {"path": "folders", "kind": "auto", "min_frames": 8, "workers": 1},
+    "fixformer.data.audit.check.check": {"data": "folders", "kind": "auto", "min_frames": 8, "workers": 1},
     "fixformer.data.prepare.prepare.prepare": {"src": "folders", "dst": "out/p", **ENCODING},
     "fixformer.models.cost.cost": {"name": "fixformer_tiny", "frames": 4, "size": 32},
 }

@@ -12,8 +12,7 @@ import fixformer
 from fixformer.runtime.console import console, note, note_once, print_json, printable, show
 
 PACKAGE = Path(fixformer.__file__).parent
-# They talk to the process that started them, in JSON, through their stdout.
-WORKERS = {"bench/process.py"}  # which print JSON for the process that started them
+WORKERS = {"bench/process.py"}  # prints JSON for the process that started it
 
 
 def test_nothing_else_prints() -> None:

@@ -69,7 +69,8 @@ def _parse(line: str) -> Row | None:
 
 
 def _tensorboard(run: Path, from_step: int | None) -> Any:
-    if find_spec("tensorboard") is None:
+    is_utf8 = not any("\ud800" <= letter <= "\udfff" for letter in str(run))  # TensorBoard takes no other names
+    if find_spec("tensorboard") is None or not is_utf8:
         return None
     from torch.utils.tensorboard import SummaryWriter
 
