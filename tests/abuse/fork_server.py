@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -64,6 +65,7 @@ def _run(request: dict[str, Any]) -> None:
     os.dup2(null, 0)
     os.chdir(request["cwd"])
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # it was the server's
     words = [os.fsdecode(bytes.fromhex(word)) for word in request["words"]]
     sys.argv = ["fixformer", *words]
     _watch(os.open(request["violations"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), request["cwd"], request["writable"])

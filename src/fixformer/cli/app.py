@@ -11,6 +11,7 @@ import select
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from io import TextIOWrapper, UnsupportedOperation
@@ -319,8 +320,9 @@ def main(args: Sequence[str] | None = None) -> None:
     shows_traceback = len(kept) < len(own)
     if args is None:
         sys.excepthook = _report_bug
-        if not shows_traceback:  # libraries complain when they clean up after an error
-            sys.unraisablehook = lambda complaint: None
+        if not shows_traceback:
+            sys.unraisablehook = lambda complaint: None  # libraries complain when they clean up after an error
+            warnings.filterwarnings("ignore", "This DataLoader will create")  # `affordable_workers` has its own limit
     try:
         status = _attempt([*kept, *words[len(own) :]], shows_traceback)
     finally:
