@@ -118,6 +118,14 @@ def test_a_failure_of_the_machine_is_explained(function: object, words: list[str
     assert "\n" not in sentence
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["CUDA error: an illegal memory access was encountered", "first\nexcept MemoryError:\nlast", "odd"],
+)
+def test_a_bug_is_not_explained_away(text: str) -> None:
+    assert explain(RuntimeError(text)) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),

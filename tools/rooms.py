@@ -38,7 +38,9 @@ ROOMS: dict[str, Room] = {
     "models/zoo": _room(
         "compared systems", "config", "ops", "models", "models/layers", "models/attention", "models/zoo/common"
     ),
-    "models/weights": _room("public weights", "runtime", "models", "models/layers", "models/attention", "models/zoo"),
+    "models/weights": _room(
+        "public weights", "config", "runtime", "models", "models/layers", "models/attention", "models/zoo"
+    ),
     "data": _room(""),
     "data/video": _room("decoders: files to frames", *_DATA_BASE),
     "data/listing": _room("layouts to one index", *_DATA_BASE, "data/video"),

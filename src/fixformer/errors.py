@@ -120,24 +120,26 @@ def explain(error: BaseException) -> str | None:
         return str(error)
     # an error of a data loader's worker has the worker's traceback in its text: the last line says what it was
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    ends = (lines[0], lines[-1])  # between them may be code that speaks of memory, too
     if isinstance(error, BrokenExecutor) or lines[0].startswith("DataLoader worker (pid"):
         reason, remedy = "a worker process was killed, perhaps for want of memory", "use fewer workers or smaller clips"
-    elif isinstance(error, MemoryError) or any(words in line for line in lines for words in _NO_MEMORY):
+    elif isinstance(error, MemoryError) or any(words in line for line in ends for words in _NO_MEMORY):
         asked = _AMOUNT.search(str(error))
         reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
         remedy = _REMEDIES[errno.ENOMEM]
-    elif isinstance(error, RuntimeError) and any(words in line for line in lines for words in _NO_PEER):
+    elif isinstance(error, RuntimeError) and any(words in line for line in ends for words in _NO_PEER):
         reason, remedy = "another process of this run has ended", "see its error"
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         reason = f"{where}{error.strerror or lines[-1].strip()}"
         remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk it is on")
     elif isinstance(error, RecursionError):
-        reason, remedy = "the input is nested too deeply", "expected a file that fixformer has written"
+        reason, remedy = "the input is nested too deeply", "check the files given, or see where with --traceback"
     elif isinstance(error, ImportError) and not (error.name or "").startswith("fixformer"):
         reason, remedy = f"a library cannot be loaded ({lines[-1].strip()})", "install fixformer again"
     elif isinstance(error, OverflowError):
-        reason, remedy = f"a number is too large ({lines[-1].strip()})", "use a smaller one"
+        reason = f"a number is too large ({lines[-1].strip()})"
+        remedy = "use a smaller one, or see where with --traceback"
     else:
         return None
     return f"{reason}; {remedy}."

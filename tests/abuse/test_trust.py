@@ -14,15 +14,18 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 from process import run
 
 from fixformer.data.audit.check import check
+from fixformer.data.audit.probe import probe_file
 from fixformer.data.listing import load_index
 from fixformer.data.listing.shards import load_shards, read_index
 from fixformer.data.loading.order import Visit, WorkerSlot
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.data.video import DecodeError, open_video
+from fixformer.data.video.content import content_digest
 from fixformer.data.video.shard_member import read_member
 from fixformer.errors import UserError
 from fixformer.evaluation.evaluate import evaluate
@@ -154,6 +157,8 @@ def alter_index(folder: Path, **changed: Any) -> None:
         ({"label": True}, r"samples\.label=True"),
         ({"offset": -1}, r"samples\.offset=-1"),
         ({"offset": 2**63}, r"samples\.offset=9223"),
+        ({"offset": 10**18}, r"samples\.offset=1000"),
+        ({"size": 10**18}, r"samples\.size=1000"),
         ({"size": "5"}, r"samples\.size='5'"),
         ({"size": None}, r"samples\.size=None"),
         ({"split": "trian"}, r"samples\.split='trian'.*train"),
@@ -201,6 +206,31 @@ def test_an_index_that_is_not_one_is_one_sentence(only_index: Path, content: byt
     path.write_bytes(path.read_bytes()[:-40] + b'"format": "fixformer-shards-1"')
     with pytest.raises(UserError):
         load_index(only_index)
+
+
+def test_two_videos_at_one_place(only_index: Path) -> None:
+    second = json.loads((only_index / "index.json").read_text())["samples"][1]
+    alter_index(only_index, shard=second["shard"], offset=second["offset"])
+    with pytest.raises(UserError, match=rf"index\.json.*two videos begin at byte {second['offset']} of train"):
+        read_index(only_index)
+
+
+@pytest.mark.parametrize("key", ["id", "group"])
+def test_half_a_character_in_an_index(shards: Path, tmp_path: Path, key: str) -> None:
+    copy = Path(shutil.copytree(shards, tmp_path / "copy"))
+    alter_index(copy, **{key: "\ud800"})
+    with pytest.raises(UserError, match=r"'\\ud800' .* is not text"):
+        load_index(copy)
+
+
+@pytest.mark.parametrize("name", ["", "clap"])
+def test_labels_that_no_checkpoint_could_have(shards: Path, tmp_path: Path, name: str) -> None:
+    path = Path(shutil.copytree(shards, tmp_path / "copy")) / "index.json"
+    values = json.loads(path.read_text())
+    values["labels"][:2] = [name, "clap"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"appears twice|empty name"):
+        check(path.parent, workers=1)
 
 
 def test_videos_beyond_the_end_of_a_shard_are_missing(shards: Path, tmp_path: Path) -> None:
@@ -336,6 +366,23 @@ def test_what_is_not_a_regular_file_is_unreadable(odd_files: tuple[Path, list[st
             open_video(root / "train" / "clap" / name).get_frames([0])
 
 
+@pytest.mark.parametrize("target", ["/proc/kmsg", "/proc/self/status", "empty"])
+def test_a_file_without_a_size_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """Those of /proc may block for ever."""
+    (tmp_path / "empty").touch()
+    (tmp_path / "frames").mkdir()
+    for name in ("1.mp4", "1.tar", "frames/0.png"):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
+    monkeypatch.setattr(av, "open", lambda *_, **__: pytest.fail("opened"))
+    for name in ("1.mp4", "1.tar::0+5", "frames"):
+        with pytest.raises(DecodeError, match="empty"):
+            open_video(f"{tmp_path}/{name}").get_frames([0])
+        assert probe_file(f"{tmp_path}/{name}").status == "unreadable"
+        with pytest.raises((OSError, DecodeError), match="empty"):
+            content_digest(f"{tmp_path}/{name}")
+
+
 @pytest.mark.slow
 def test_commands_do_not_wait_for_a_pipe(odd_files: tuple[Path, list[str]], tmp_path: Path) -> None:
     root, names = odd_files
@@ -372,8 +419,9 @@ def test_annotations_that_are_pipes(odd_files: tuple[Path, list[str]], name: str
     """Whatever kind of set it is taken for, it is not waited for."""
     root, _ = odd_files
     os.mkfifo(root / name)
-    with suppress(UserError):
-        assert load_index(root).samples
+    used = {"index.csv", "labels.txt", "train.txt", "groups.csv", "index.json"}
+    with pytest.raises(UserError, match=rf"{name}: it is a named pipe") if name in used else suppress(UserError):
+        load_index(root)
     for kind in ("csv", "list", "ssv2", "kinetics", "lsa64", "shards"):
         with pytest.raises(UserError):
             load_index(root, kind=kind)

@@ -139,6 +139,8 @@ def test_the_protocol_is_complete(trained: TrainResult) -> None:
         ({"split": "train2"}, ["train2", "val"]),
         ({"data": "no/such/place"}, ["no/such/place"]),
         ({"batch_size": 0}, ["batch_size=0"]),
+        ({"workers": 1025}, ["workers=1025", "1024"]),
+        ({"progress": 5}, ["progress=5", "a function"]),
         ({"kindd": "csv"}, ["kindd", "kind"]),
         ({"device": "tpu"}, ["'tpu'"]),
         ({"device": "meta"}, ["device='meta'", "cpu"]),

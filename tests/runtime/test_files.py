@@ -14,6 +14,7 @@ from fixformer.runtime.files import (
     appending,
     cache_directory,
     check_writable,
+    claim_output,
     is_output,
     make_output,
     new_directory,
@@ -22,6 +23,7 @@ from fixformer.runtime.files import (
     remove_temporary_files,
     replace_symlink,
     replacing,
+    require_outside_runs,
     shortened,
     write_json,
     write_text,
@@ -132,6 +134,35 @@ class TestOutputs:
         (tmp_path / "video.mp4").write_text("")
         make_output(tmp_path, "check")
         assert not is_output(tmp_path)
+
+    @pytest.mark.parametrize("place", [".", "left", "left/deep"])
+    def test_a_place_among_the_data_that_is_not_ours_is_refused(self, tmp_path: Path, place: str) -> None:
+        write_text(tmp_path / "left" / "deep" / "mine.txt", "")
+        with pytest.raises(UserError, match="would be read as data"):
+            claim_output(tmp_path / place, tmp_path, "check")
+        assert not list(tmp_path.rglob(MARK))
+
+    def test_new_marked_and_other_places_are_not(self, tmp_path: Path) -> None:
+        data = tmp_path / "data"
+        write_text(data / "left" / "video.mp4", "")
+        make_output(data / "runs" / "one", "train")
+        write_text(data / "runs" / "one" / "evaluation" / "mine.txt", "")
+        for place in ("new", "left/new", "runs", "runs/one", "runs/one/evaluation", "..", "../data-2"):
+            claim_output(data / place, data, "check")
+        assert not (data / "new").exists()
+
+    def test_an_empty_place_among_the_data_is_not_listed(self, tmp_path: Path) -> None:
+        (tmp_path / "results").mkdir()
+        claim_output(tmp_path / "results", tmp_path, "train")
+        assert is_output(tmp_path / "results")
+        require_outside_runs(tmp_path / "results" / "one")
+
+    def test_a_place_in_a_run(self, tmp_path: Path) -> None:
+        make_output(tmp_path / "runs" / "one", "train")
+        for place in ("runs/one", "runs/two"):
+            require_outside_runs(tmp_path / place)
+        with pytest.raises(UserError, match=r"lies in the run .*/runs/one;"):
+            require_outside_runs(tmp_path / "runs" / "one" / "checkpoints" / "new")
 
     def test_an_empty_one_is(self, tmp_path: Path) -> None:
         (tmp_path / ".lock").write_text("")

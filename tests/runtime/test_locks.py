@@ -123,6 +123,29 @@ def test_something_else_in_the_place_of_the_lock(tmp_path: Path, what: str) -> N
     assert victim.read_text() == "keep"
 
 
+def test_a_file_of_others_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("process of mine")
+    (tmp_path / "linked").mkdir()
+    os.link(tmp_path / "mine.txt", tmp_path / "linked" / LOCK_FILE)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / LOCK_FILE).write_text("a text of mine")
+    for name in ("linked", "own"):
+        with pytest.raises(UserError, match=f"{LOCK_FILE} is no lock"), locked(tmp_path / name):
+            pass
+    assert (tmp_path / "mine.txt").read_text() == "process of mine"
+    assert (tmp_path / "own" / LOCK_FILE).read_text() == "a text of mine"
+
+
+def test_a_full_disk_does_not_stop_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with locked(tmp_path / "new"):
+        assert is_empty(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("path", ["/proc/x/y", "/dev/null", "/dev/null/x"])
 def test_a_place_that_cannot_be_written(path: str) -> None:
     with pytest.raises(UserError, match=path), locked(path):

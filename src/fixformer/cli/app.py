@@ -241,7 +241,7 @@ def predict(
     from fixformer.runtime.progress import progress
 
     if not files:
-        raise UserError("no video files given; list them after the checkpoint.")
+        raise UsageError("no video files given; list them after the checkpoint.")
     classifier = load(checkpoint, device=device)
     rows, failed = [], 0
     with progress("classifying videos") if json else nullcontext() as report:
@@ -377,7 +377,7 @@ def _flush_output() -> OSError | None:
 
 
 def _run(words: list[str]) -> None:
-    if words[:1] == ["--version"]:
+    if words[:1] in (["--version"], ["version"]):
         show(f"fixformer {__version__}")
     else:
         commands.run(words)

@@ -6,6 +6,7 @@ as a setting, too (`init=FILE` for `--init FILE`), and a setting as an option (`
 """
 
 import inspect
+import os
 import re
 import textwrap
 from collections import deque
@@ -15,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fixformer.cli.help_text import fill, two_columns
 from fixformer.config.schema import coerce, parse, unwrap
-from fixformer.errors import UnknownName, UsageError, UserError
+from fixformer.errors import UnknownName, UsageError, UserError, shown, suggestion
 
 NAMED_VALUE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
@@ -126,7 +127,9 @@ class Command:
                     _add_once(given, one.name, loose[:take])
                     loose = loose[take:]
                 elif one.is_required and one.name not in given:
-                    raise UsageError(f"{one.value_name} is missing: {self.usage}.")
+                    paths = [word for word in settings if os.path.exists(word)]
+                    written = f" (a path with = in it is written ./{paths[0]})" if paths else ""
+                    raise UsageError(f"{one.value_name} is missing{written}: {self.usage}.")
             arguments = {name: self.named[name].read(texts) for name, texts in given.items()}
         except UserError as error:
             raise UsageError(str(error)) from None
@@ -189,8 +192,11 @@ class Command:
     def _unknown_option(self, flag: str) -> UserError:
         if not flag.startswith("--"):
             return UsageError(f"unknown option {flag!r}; write -- before names that begin with a dash.")
-        names = (*self.named, *self._setting_names())
-        return UnknownName(f"option of fixformer {self.name}", flag, (f"--{name.replace('_', '-')}" for name in names))
+        names = [f"--{name.replace('_', '-')}" for name in (*self.named, *self._setting_names())]
+        if not self.settings:
+            return UnknownName(f"option of fixformer {self.name}", flag, names)
+        note = "settings that only some models have are written NAME=VALUE"
+        return UsageError(f"unknown option {shown(flag)} ({note}); {suggestion(flag, names)}")
 
     @property
     def usage(self) -> str:

@@ -3,10 +3,13 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fixformer.cli.arguments import DataSet, Directory, File, Layout, NewDirectory, Number, Pixels
 from fixformer.errors import UserError
+
+if TYPE_CHECKING:
+    from fixformer.data.audit.check_report import CheckReport
 
 SHOWN_ITEMS = 10  # of each issue on the terminal; report.txt has all
 
@@ -25,6 +28,8 @@ def check(
 ) -> None:
     """Decode every file of a data set and report problems; exit status 1 if it is unusable.
 
+    A report that cannot be written does not change the exit status, unless --out is wrong from the beginning.
+
     Args:
         data: the data set, in any layout that training accepts.
         out: directory for report.json, report.txt and histograms.png; by default check-NAME.
@@ -37,12 +42,10 @@ def check(
         json: print JSON.
     """
     from fixformer.data.audit import check as audit
-    from fixformer.data.audit.check_report import report_json, report_lines, write_report
-    from fixformer.runtime.console import note, print_json, show
-    from fixformer.runtime.files import check_writable, shortened
+    from fixformer.data.audit.check_report import report_json, report_lines
+    from fixformer.runtime.console import print_json, show
 
-    directory = out or Path(shortened(f"check-{os.path.basename(os.path.realpath(data))}"))
-    check_writable(directory)
+    directory = _place_of_report(out, data)
     report = audit.check(
         data, kind=kind, videos=videos, labels=labels, min_frames=min_frames, workers=workers, again=again
     )
@@ -50,10 +53,45 @@ def check(
         print_json(report_json(report))
     else:
         show("\n".join(report_lines(report, SHOWN_ITEMS)))
-    names = write_report(report, directory)
-    note(f"written: {directory}/{', '.join(names)}")
+    if directory is not None:
+        _write_if_possible(report, directory)
     if not report.usable:
         raise UserError(f"{data} is unusable: {report.reasons[0].rstrip('.')}.")
+
+
+def _place_of_report(out: Path | None, data: str) -> Path | None:
+    """The directory of the report; None if the user chose none and that by default cannot be used."""
+    from fixformer.data.audit.check_report import require_place
+    from fixformer.runtime.files import shortened
+
+    directory = out or Path(shortened(f"check-{os.path.basename(os.path.realpath(data))}"))
+    try:
+        require_place(directory, data)
+    except UserError as error:
+        if out is not None:
+            raise
+        _note_unwritten(error)
+        return None
+    return directory
+
+
+def _write_if_possible(report: "CheckReport", directory: Path) -> None:
+    """Write the report; if that fails, as on a full disk, the verdict that was printed still holds."""
+    from fixformer.data.audit.check_report import write_report
+    from fixformer.runtime.console import note, printable
+
+    try:
+        names = write_report(report, directory)
+    except UserError as error:
+        _note_unwritten(error)
+    else:
+        note(f"written: {printable(str(directory))}/{', '.join(names)}")
+
+
+def _note_unwritten(error: UserError) -> None:
+    from fixformer.runtime.console import note, printable
+
+    note(f"the report is not written: {printable(str(error))}")
 
 
 def prepare(
@@ -109,7 +147,7 @@ def prepare(
     if json:
         print_json(asdict(report))
     else:
-        show(f"{report.videos:,} videos, {report.bytes / 2**20:,.1f} MiB in {report.dst}")
+        show(f"{report.videos:,} videos, {report.bytes / 2**20:,.1f} MiB in {printable(report.dst)}")
         for path, problem in report.failed:
             note(f"failed: {printable(path)}: {printable(problem)}")
         if report.missing:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from fixformer.runtime.console import console, note, print_json, show
+from fixformer.runtime.console import console, note, print_json, printable, show
 from fixformer.runtime.figures import optional
 from fixformer.runtime.files import check_writable, make_output, write_json, write_text
 
@@ -149,4 +149,4 @@ def print_paper_tables(out: Path | None = None, as_json: bool = False) -> None:
         with optional("paper_figure_1.png"):
             plot_figure_1(tables, out / "paper_figure_1.png")
             names += ", paper_figure_1.png"
-        note(f"written: {out}/{names}")
+        note(f"written: {printable(str(out))}/{names}")

@@ -22,7 +22,8 @@ Crop = Literal["jitter", "multiscale", "resized", "centre"]
 Fit = Literal["crop", "squeeze"]
 AugmentPolicy = Literal["none", "v0", "rand"]
 
-# The decoder refuses larger pictures (`data/video/decoder.py::Limits`), and an hour of video has fewer frames.
+# The decoder refuses larger pictures (`data/video/decoder.py::Limits`), and no model takes 44 minutes at 25 frames a
+# second.
 MOST_PIXELS, MOST_FRAMES = 8_192, 65_536
 Side = Annotated[int, int_between(1, MOST_PIXELS)]
 FrameCount = Annotated[int, int_between(1, MOST_FRAMES)]

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fixformer.config.location import Location
-from fixformer.config.schema import Expect, Settings
+from fixformer.config.schema import Expect, Settings, int_between
 from fixformer.errors import SettingsConflict
 
 Backend = Literal["pyav", "torchcodec"]
 DataPath = Annotated[str, Expect("a directory or an annotation file", bool)]
 # Each is a process with its own memory; even the largest machines do not decode faster with more.
-Workers = Annotated[int, Expect("an int from 0 to 1024", lambda value: 0 <= value <= 1024)]
+Workers = Annotated[int, int_between(0, 1024)]
 # A worker is asked for all of them at once, and holds them in memory.
-Prefetch = Annotated[int, Expect("an int from 1 to 1024", lambda value: 1 <= value <= 1024)]
+Prefetch = Annotated[int, int_between(1, 1024)]
 OpenFraction = Annotated[float, Expect("a number between 0 and 1", lambda value: 0 < value < 1)]
 
 

@@ -132,7 +132,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # whose own error names the function
         for name, hint in types_of_arguments().items():
             if name in given.arguments:
                 given.arguments[name] = coerce(given.arguments[name], hint, name)

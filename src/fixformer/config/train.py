@@ -16,6 +16,7 @@ from fixformer.config.schema import (
     Rate,
     Settings,
     Threads,
+    between,
     coerce,
     dump,
     int_between,
@@ -33,6 +34,11 @@ Device = Annotated[str, Expect("auto, cpu, cuda or cuda:NUMBER", re.compile(r"au
 
 # without --output it is part of the path of the run
 RecipeName = Annotated[str, Expect("a name without a slash", re.compile(r"([^/\\.\0][^/\\\0]*)?").fullmatch)]
+HIGHEST_RATE = 1e30  # optimisers compute in float32, which ends at 3e38
+LearningRate = Annotated[
+    float, Expect("a finite number more than 0, at most 1e30", lambda value: 0 < value <= HIGHEST_RATE)
+]
+LearningRateEnd = Annotated[float, between(0, HIGHEST_RATE)]
 Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
 
@@ -55,7 +61,7 @@ class OptimConfig(Settings):
     """
 
     optimiser: Literal["sgd", "adamw"] = "adamw"
-    lr: Positive = 1e-3
+    lr: LearningRate = 1e-3
     weight_decay: NonNegative = 0.05
     momentum: Rate = 0.9
     betas: Betas = (0.9, 0.98)
@@ -63,8 +69,8 @@ class OptimConfig(Settings):
     layer_decay: PositiveFraction = 1.0
     clip_norm: Positive | None = None
     warmup_epochs: NonNegative = 0.0
-    warmup_lr: NonNegative = 0.0
-    end_lr: NonNegative = 0.0
+    warmup_lr: LearningRateEnd = 0.0
+    end_lr: LearningRateEnd = 0.0
 
 
 @dataclass(frozen=True)

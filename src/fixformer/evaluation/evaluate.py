@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config import Aggregate, DataConfig, EvalConfig, parse_views
+from fixformer.config.data import Workers
 from fixformer.config.eval import BatchSize, Views
-from fixformer.config.schema import Count, check_path, checked, dump, load
+from fixformer.config.schema import check_path, checked, dump, load
 from fixformer.config.train import Device
 from fixformer.data.listing import UNLABELLED, Index, Sample
 from fixformer.data.loading import VideoReader, index_of, reader_for
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError, shown
 from fixformer.evaluation.charts import Rows
 from fixformer.evaluation.report import write_report
 from fixformer.evaluation.result import Evaluation, summarise
@@ -24,7 +25,7 @@ from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.models.cost import require_forward_memory
 from fixformer.runtime.console import note
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
-from fixformer.runtime.files import check_writable, make_output, write_json, write_text
+from fixformer.runtime.files import check_writable, claim_output, make_output, write_json, write_text
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import NEVER_STOP, StopRequest
@@ -43,7 +44,7 @@ def evaluate(
     split: str | None = None,
     output: str | Path | None = None,
     batch_size: BatchSize | None = None,
-    workers: Count | None = None,
+    workers: Workers | None = None,
     device: Device = "auto",
     progress: Report | None = None,
     **data_settings: Any,
@@ -66,6 +67,8 @@ def evaluate(
     for name, path in (("data", data), ("output", output)):
         if path is not None:
             check_path(path, name)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress={shown(progress)}: expected a function of (videos done, videos in all).")
     if output is not None:
         check_writable(output)
     model, info = load_model(checkpoint)
@@ -76,6 +79,8 @@ def evaluate(
             f"the data of the run, {source.path!r}, does not exist here (looked for {os.path.abspath(source.path)}); "
             "give its place with --data PATH."
         )
+    if output is not None:
+        claim_output(output, source.path, "eval")
     index = index_of(source)
     split = split or index.eval_split
     check_labels(index, info)

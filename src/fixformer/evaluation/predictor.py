@@ -17,7 +17,7 @@ from fixformer.config.eval import Views
 from fixformer.config.schema import Expect, PositiveInt, checked, coerce
 from fixformer.data.clips.views import file_views
 from fixformer.data.video import Source
-from fixformer.errors import InputError, NotFinite, UserError
+from fixformer.errors import InputError, NotFinite, UserError, explain
 from fixformer.evaluation.evaluate import override_eval
 from fixformer.evaluation.scores import NOT_FINITE, combine, have_finite_scores, probabilities, view_logits
 from fixformer.models.base import VideoModel
@@ -119,8 +119,8 @@ class Classifier:
             try:
                 yield self.predict(file, views=views, top_k=top_k)
             except (UserError, OSError, MemoryError, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and "memory" not in str(error):
-                    raise  # torch has no other type for an allocation that fails
+                if explain(error) is None:  # a bug: torch has the same type for it as for an allocation that fails
+                    raise
                 yield PredictionError(str(file), error)
 
     def _config(self, views: str | None) -> EvalConfig:

@@ -7,6 +7,7 @@ that was shared without its manifest is read unverified. Training adds its own f
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,7 +148,7 @@ def verify(folder: Path, *names: str) -> None:
 
     A checkpoint may be shared as its two files only; without the manifest there is nothing to compare with.
     """
-    if not (folder / MANIFEST).is_file():
+    if not os.path.lexists(folder / MANIFEST):
         return
     try:
         digests = read_manifest(folder)
@@ -157,7 +158,7 @@ def verify(folder: Path, *names: str) -> None:
     if changed:
         raise CheckpointError(
             f"{folder / changed} is damaged (its content has changed since it was written); use another checkpoint of "
-            "the run."
+            f"the run, or, if you changed it yourself, remove {MANIFEST} beside it."
         )
 
 

@@ -225,10 +225,25 @@ def saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
     return totals
 
 
-def stored_bytes(model: nn.Module, frames: int, size: int) -> int:
-    """Bytes that training keeps of a clip for the backward pass."""
-    with _countable(frames, size):
-        return saved_bytes(model, frames, size)[""]
+def largest_output(model: nn.Module, frames: int, size: int) -> int:
+    """Bytes of the largest output of a layer for one clip, which is the least that a forward pass takes.
+
+    Not what autograd keeps, which on the meta device includes matrices that fused attention never makes.
+    """
+    largest = 0
+
+    def measure(module: nn.Module, args: Any, output: Any) -> None:
+        nonlocal largest
+        largest = max(largest, output.nbytes if isinstance(output, Tensor) else 0)
+
+    hooks = [module.register_forward_hook(measure) for module in model.modules()]
+    try:
+        with _countable(frames, size), torch.no_grad():
+            model(_clip(frames, size))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return largest
 
 
 def require_forward_memory(model: VideoModel, clips: int, what: str) -> None:
@@ -241,19 +256,9 @@ def require_forward_memory(model: VideoModel, clips: int, what: str) -> None:
         return
     with torch.device("meta"):
         twin = create_model(model.name, **model.settings).eval()
-    largest = 0
-
-    def measure(module: nn.Module, args: Any, output: Any) -> None:
-        nonlocal largest
-        largest = max(largest, output.nbytes if isinstance(output, Tensor) else 0)
-
-    for module in twin.modules():
-        module.register_forward_hook(measure)
-    clip = _clip(twin.num_frames, twin.image_size)
-    with _countable(twin.num_frames, twin.image_size), torch.no_grad():
-        twin(clip)
+    pixels = _clip(twin.num_frames, twin.image_size).nbytes
     require_memory(
-        clips * (clip.nbytes + largest),
+        clips * (pixels + largest_output(twin, twin.num_frames, twin.image_size)),
         f"{clips} clips at a time ({what})",
         "use fewer views, smaller batches or a smaller clip",
     )

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, overload
 
 from fixformer.config.schema import load
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -84,7 +84,14 @@ def read_bytes(path: str | Path) -> bytes:
 T = TypeVar("T")
 
 
+class WriteError(UserError):
+    """A place that cannot be written, or not any more."""
+
+
 MARK = ".fixformer"
+# The second line of a mark: of an output, and of a directory that holds outputs or will be one.
+_ITSELF, _FOR_OUTPUTS = "wrote this directory (fixformer).", "keeps this directory for outputs (fixformer)."
+_LONGEST_MARK = 1000  # characters, more than any has
 DATA_WRITERS = frozenset(("prepare",))  # whose output is a data set itself
 # What a full disk says. The error of a write does not name the file, unlike that of opening one.
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -113,7 +120,7 @@ def check_writable(folder: str | Path) -> None:
             pass
     except OSError as error:
         reason = f"{nearest}: {error.strerror}"
-        raise UserError(f"the output directory {folder} cannot be written ({reason}); choose another.") from None
+        raise WriteError(f"the output directory {folder} cannot be written ({reason}); choose another.") from None
 
 
 @contextmanager
@@ -142,12 +149,12 @@ def _make_parents(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}.") from None
+        raise WriteError(f"cannot write to {path.parent}: {error.strerror}.") from None
 
 
-def _write_error(path: Path, error: OSError) -> UserError:
+def _write_error(path: Path, error: OSError) -> WriteError:
     advice = "free some space and run it again" if error.errno in _FULL else "choose another place"
-    return UserError(f"cannot write {path}: {error.strerror or error}; {advice}.")
+    return WriteError(f"cannot write {path}: {error.strerror or error}; {advice}.")
 
 
 @contextmanager
@@ -189,29 +196,68 @@ def make_output(directory: str | Path, writer: str) -> None:
     So are the directories above it that have to be made. A directory that already holds something is the user's own.
     """
     target = Path(directory)
-    new = [path for path in (target, *target.parents) if not os.path.lexists(path)]
+    new = [path for path in target.parents if not os.path.lexists(path)]
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the directory {target}: {error.strerror}; choose another.") from None
-    is_empty = all(name.startswith(".") for name in os.listdir(target))
-    for path in {*new, target} if is_empty else new:
-        mark_output(path, writer)
+        raise WriteError(f"cannot make the directory {target}: {error.strerror}; choose another.") from None
+    for path in new:
+        mark_output(path, writer, _FOR_OUTPUTS)
+    if _holds_nothing(target):
+        mark_output(target, writer)
 
 
-def mark_output(directory: str | Path, writer: str) -> None:
+def claim_output(directory: str | Path, data: str | Path, writer: str) -> None:
+    """Raise an `InputError` if what is written to a directory would be read as part of a data set afterwards.
+
+    Not so if it is new, or marked, or in a marked one. An empty one is marked now, before the data set is listed.
+    """
+    place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(data))
+    below_root = [path for path in (place, *place.parents) if path.is_relative_to(root) and path != root]
+    is_apart = place != root and not below_root
+    if is_apart or any(os.path.lexists(path / MARK) for path in below_root):
+        return
+    if place == root or (os.path.isdir(place) and not _holds_nothing(place)):
+        raise InputError(
+            f"{directory} is not empty and lies in the data {data}, so that what is written there would be read as "
+            "data; choose a new directory."
+        )
+    if os.path.isdir(place):
+        mark_output(place, writer, _FOR_OUTPUTS)
+
+
+def require_outside_runs(directory: str | Path) -> None:
+    """Raise a `UserError` if a directory lies in that of a run, whose files belong to `train`."""
+    for path in Path(os.path.realpath(directory)).parents:
+        if _mark_of(path)[:2] == ["train", _ITSELF]:
+            raise UserError(f"the output directory {directory} lies in the run {path}; choose one outside it.")
+
+
+def _holds_nothing(directory: Path) -> bool:
+    """Whether a directory is empty but for hidden files, such as a lock."""
+    return all(name.startswith(".") for name in os.listdir(directory))
+
+
+def mark_output(directory: str | Path, writer: str, what: str = _ITSELF) -> None:
     """Mark a directory as written by a verb."""
-    text = f"{writer}\nwrote this directory (fixformer). Data sets are read without directories that hold this file.\n"
+    text = f"{writer}\n{what}\nData sets are read without directories that hold this file.\n"
     write_text(Path(directory) / MARK, text)
+
+
+def _mark_of(directory: Path) -> list[str]:
+    """The lines of a directory's mark; none if it has none that can be read."""
+    try:
+        with open_file(directory / MARK, encoding="utf-8", errors="replace") as file:
+            return file.read(_LONGEST_MARK).splitlines()
+    except OSError:
+        return []
 
 
 def writer_of(directory: str | Path) -> str | None:
     """The verb that wrote a directory; None for any other directory."""
-    path = Path(directory) / MARK
-    if not os.path.isfile(path):
+    if not os.path.isfile(Path(directory) / MARK):
         return None
-    with open_file(path, encoding="utf-8", errors="replace") as file:
-        return file.readline(80).strip() or "fixformer"
+    return next(iter(_mark_of(Path(directory))), "").strip()[:80] or "fixformer"
 
 
 def is_output(directory: str | Path) -> bool:

@@ -1,9 +1,9 @@
 """One process at a time in an output directory; a process that dies, however it dies, releases its lock.
 
-The lock is a POSIX record lock on the file `.lock` in the directory. Of the kinds there are, this one also works on
-network file systems, and worker processes, which may outlive the one that started them, do not share it. Two properties
-of it need care: a process never excludes itself, so held directories are remembered here, and it loses the lock when it
-closes any descriptor of the file, so nothing else opens the file while it is held.
+The lock is a POSIX record lock on the file `.fixformer.lock` in the directory. Of the kinds there are, this one also
+works on network file systems, and worker processes, which may outlive the one that started them, do not share it. Two
+properties of it need care: a process never excludes itself, so held directories are remembered here, and it loses the
+lock when it closes any descriptor of the file, so nothing else opens the file while it is held.
 """
 
 import errno
@@ -27,10 +27,11 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-LOCK_FILE = ".lock"
+LOCK_FILE = ".fixformer.lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of a file system without locks
 _ATTEMPTS = 100  # each fails only if another process removes its lock at the same moment
 _COMMAND = 160  # characters of the holder's command: it may be long
+_BEGIN = b"process "  # of every description
 _DESCRIPTION = 1000  # bytes, more than any description has
 # If somebody put a link or a pipe in the place of the file, it is not followed, and not waited for.
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -87,8 +88,9 @@ def _acquire(directory: Path, created: list[Path]) -> int:
             _lock(descriptor, directory)
             # the holder before may have removed the file between our opening it and our locking it
             if _is_current(descriptor, directory):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, _describe_this_process().encode("utf-8", "backslashreplace"))
+                with suppress(OSError):  # the description is only for messages; a full disk shows soon enough
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, _describe_this_process().encode("utf-8", "backslashreplace"))
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -101,8 +103,10 @@ def _open(directory: Path, created: list[Path]) -> int | None:
     """The lock file; None if its directory vanished, because another process made it, failed and cleaned up."""
     absolute = directory.absolute()
     try:
-        created += [path for path in (absolute, *absolute.parents) if not path.exists()]
+        created[:] = [path for path in (absolute, *absolute.parents) if path in created or not path.exists()]
         directory.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise _unwritable(directory, error) from None
     try:
@@ -111,10 +115,17 @@ def _open(directory: Path, created: list[Path]) -> int | None:
         return None
     except OSError as error:
         raise _unwritable(directory, error) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if not _is_lock(descriptor):
         os.close(descriptor)
-        raise UserError(f"{directory / LOCK_FILE} is not a regular file; remove it or choose another directory.")
+        raise UserError(f"{directory / LOCK_FILE} is no lock of fixformer; remove it or choose another directory.")
     return descriptor
+
+
+def _is_lock(descriptor: int) -> bool:
+    """Whether an open file may be written to: a new one, or one that a process left when it was killed."""
+    state = os.fstat(descriptor)
+    is_own = stat.S_ISREG(state.st_mode) and state.st_nlink <= 1  # 0: another process has just removed it
+    return is_own and os.pread(descriptor, len(_BEGIN), 0) in (b"", _BEGIN)
 
 
 def _lock(descriptor: int, directory: Path) -> None:

@@ -13,25 +13,21 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _kill_with_parent() -> None:
-    """Ask Linux to kill this process when the thread that started it ends. Not SIGTERM: workers of a run ignore it."""
+    """Ask Linux to kill this process when the *thread* that started it ends."""
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-# For `subprocess.Popen(preexec_fn=...)`; None where the system has nothing of the kind.
+# For `subprocess.Popen(preexec_fn=...)` by a thread that waits for the process; None where the system has nothing of
+# the kind. Not for workers: they may outlive the thread that started them.
 kill_with_parent: Callable[[], None] | None = None if _LIBC is None else _kill_with_parent
 
 
 def end_with_parent() -> None:
-    """In a worker process of `multiprocessing`: end at once when the parent does."""
+    """In a worker process of `multiprocessing`, whatever its start method: end at once when the parent does."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "for worker processes only"
-    if kill_with_parent is None:
-        threading.Thread(target=_end_after, args=(parent.join,), daemon=True).start()
-        return
-    kill_with_parent()
-    if os.getppid() != parent.pid:  # it ended before the line above
-        os._exit(1)
+    threading.Thread(target=_end_after, args=(parent.join,), daemon=True).start()
 
 
 def _end_after(wait: Callable[[], object]) -> None:

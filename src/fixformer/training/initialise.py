@@ -18,7 +18,7 @@ from fixformer.models.checkpoint import (
     read_info,
     verify,
 )
-from fixformer.models.cost import stored_bytes
+from fixformer.models.cost import largest_output
 from fixformer.models.registry import create_model
 from fixformer.models.weights.loading import LoadReport, load_weights, read_weights
 from fixformer.runtime.distributed import SINGLE_PROCESS, World
@@ -61,7 +61,7 @@ def _labels_of(file: Path) -> list[str] | None:
 def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SINGLE_PROCESS) -> None:
     """Run the model on every clip size of the run, on the meta device: it must accept them, and they must fit.
 
-    What autograd keeps of a forward pass, with the weights and their gradients, is the least that a step takes.
+    The clips, the largest output of a layer, the weights and their gradients are the least that a step takes.
     """
     with torch.device("meta"):
         model = create_model(config.model, **complete_model_settings(config, num_classes)).eval()
@@ -69,18 +69,17 @@ def check_stage_sizes(config: TrainConfig, num_classes: int, world: World = SING
     is_cpu = world.device.type == "cpu"
     if is_cpu:
         require_memory(2 * weights, f"the weights of {config.model} and their gradients", "use smaller settings of it")
-    half = 1 if config.run.precision == "float32" else 0.5
     views = prod(parse_views(config.eval.views))
     for stage in config.stages or (config.stage_of(0),):
         batch = max(1, (stage.batch_size or config.batch_size) // world.size)
         clips = min(batch, config.micro_batch or batch)
-        stored = half * stored_bytes(model, stage.frames, stage.size) * (not config.run.checkpointing)
+        largest = largest_output(model, stage.frames, stage.size)
         pixels = 4 * 3 * stage.frames * stage.size**2
         if is_cpu:
             require_memory(
-                2 * weights + clips * stored + batch * pixels,
+                2 * weights + clips * largest + batch * pixels,
                 f"the {batch} clips of a step, {clips} at a time, with frames={stage.frames} and size={stage.size}",
-                "lower batch_size, micro_batch, frames or size, or set checkpointing=true",
+                "lower batch_size, micro_batch, frames or size",
             )
             require_memory(views * pixels, f"the eval.views={config.eval.views} of a video", "use fewer")
 

@@ -11,7 +11,7 @@ import torch
 from fixformer.config import TrainConfig
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import RECIPES, get_recipe
-from fixformer.config.schema import add_once, checked
+from fixformer.config.schema import add_once, check_path, checked
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import SettingsConflict, UnknownName, UserError
@@ -19,9 +19,9 @@ from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
-from fixformer.runtime.console import note
+from fixformer.runtime.console import note, printable
 from fixformer.runtime.distributed import World, choose_device, join_world
-from fixformer.runtime.files import check_writable
+from fixformer.runtime.files import check_writable, claim_output, require_outside_runs
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
@@ -106,6 +106,11 @@ def resolve_config(
     **overrides: Any,
 ) -> TrainConfig:
     """The complete, validated config of a run."""
+    for name, path in (("data", data), ("output", output), ("init", init)):
+        if path is not None:
+            check_path(path, name)
+    if not isinstance(recipe, TrainConfig):
+        check_path(recipe, "recipe")
     if not isinstance(recipe, TrainConfig) and str(recipe) not in RECIPES:
         found = _data_set(recipe)
         if data is not None and Path(data) != found:
@@ -121,17 +126,19 @@ def resolve_config(
     config = apply_overrides(config, given, model_setting_types)
     home = config.output or f"runs/{config.recipe}"
     check_writable(home)
+    require_outside_runs(home)
+    claim_output(home, config.data.path, "train")
     return replace(config, output=home)
 
 
 def _data_set(name: str | Path) -> Path:
     """A data set in the place of a recipe's name."""
     path = Path(name)
-    if path.exists():
+    if os.path.exists(path):
         return path
     if isinstance(name, Path) or path.name != name or path.suffix:  # no recipe has such a name
         raise UserError(f"no such file or directory: {name}.")
-    raise UnknownName("recipe or data set", name, RECIPES)
+    raise UnknownName("name: no file, directory, recipe or data set", name, RECIPES)
 
 
 def load_checked_index(config: TrainConfig) -> Index:
@@ -173,9 +180,9 @@ def _run(
     trainer = Trainer(record, index, learner, readers, world=world, display=display, stop=stop)
     if checkpoint is not None:
         trainer.resume(read_info(checkpoint), state)
-        display.note(f"resuming from {checkpoint}")
+        display.note(f"resuming from {printable(str(checkpoint))}")
     elif resume:
-        display.note(f"no checkpoint in {config.output}; starting from the beginning")
+        display.note(f"no checkpoint in {printable(config.output)}; starting from the beginning")
     trainer.run()
     return _evaluate_and_report(trainer)
 
@@ -198,7 +205,7 @@ def find_checkpoint_to_resume(record: RunRecord, *, resume: bool, fork: bool) ->
             return None
         stored = RunRecord.from_checkpoint(checkpoint, record.config)
         unknown = "" if stored.data else ", which does not say which training videos it used: assuming the same"
-        note(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}")
+        note(printable(f"{home / RUN_FILE} is missing or damaged; rebuilt from {checkpoint}{unknown}"))
     differences = stored.changes_to(record)
     if differences and not fork:
         raise UserError(

@@ -8,6 +8,7 @@ import pytest
 from test_index import ssv2, touch, write_csv
 
 from fixformer.data.listing import UNLABELLED, Index, ListingError, Sample, load_index
+from fixformer.data.loading.table import SampleTable
 from fixformer.runtime.files import write_text
 from fixformer.runtime.seeds import generator
 
@@ -165,3 +166,76 @@ def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = ssv2(tmp_path, ["7.webm"]) / "something-something-v2-train.json"
     path.write_text(json.dumps([{"id": 7, "template": "Holding something"}]), encoding="utf-8-sig")
     assert len(load_index(tmp_path).samples) == 1
+
+
+class TestLabels:
+    def test_ssv2(self, tmp_path: Path) -> None:
+        touch(tmp_path, "7.webm")
+        (tmp_path / "x-labels.json").write_text('{"": 0, "x": 1}')
+        (tmp_path / "x-train.json").write_text('[{"id": 7, "template": "x"}]')
+        with pytest.raises(ListingError, match=r"label 0 .* empty name"):
+            load_index(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("text", "match"), [("a\nb\na\n", "'a' appears twice"), ("a\n[]\nb\n", "1 .*labels.txt has an empty")]
+    )
+    def test_a_file_of_names(self, tmp_path: Path, text: str, match: str) -> None:
+        touch(tmp_path, "a/1.mp4", "a/2.mp4", "b/1.mp4", "b/2.mp4")
+        (tmp_path / "labels.txt").write_text(text)
+        with pytest.raises(ListingError, match=match):
+            load_index(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train", "labels"])
+def test_json_of_endless_depth(tmp_path: Path, name: str) -> None:
+    path = ssv2(tmp_path, ["7.webm"]) / f"something-something-v2-{name}.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ListingError, match=rf"{path.name} is not valid JSON: nested too deeply"):
+        load_index(tmp_path)
+
+
+def test_half_a_character_is_no_name(tmp_path: Path) -> None:
+    path = ssv2(tmp_path, ["7.webm"]) / "something-something-v2-train.json"
+    path.write_text('[{"id": "7"}, {"id": "\\ud800"}]')
+    with pytest.raises(ListingError, match=r"'\\ud800.* is not text"):
+        load_index(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["groups.csv", "labels.txt", "index.csv", "train.txt", "index.json"])
+@pytest.mark.parametrize("target", ["/dev/zero", "absent"])
+def test_a_link_in_the_place_of_an_annotation_is_not_ignored(tmp_path: Path, name: str, target: str) -> None:
+    touch(tmp_path, "a/1.mp4", "a/2.mp4", "b/1.mp4", "b/2.mp4")
+    (tmp_path / f".#{name}").symlink_to("editor@host.1")  # which is how Emacs locks a file
+    assert load_index(tmp_path).kind == "folders"
+    (tmp_path / name).symlink_to(target)
+    with pytest.raises(ListingError, match=rf"cannot read .*{name}: "):
+        load_index(tmp_path)
+
+
+def test_messages_name_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "a/1.mp4", "a/2.mp4")
+    write_csv(tmp_path / "t1.csv", [{"path": "a/1.mp4", "label": "left", "split": "train"}])
+    monkeypatch.chdir(tmp_path)
+    index = load_index("t1.csv", strict=False)
+    assert "in t1.csv;" in index.problems[0]
+    with pytest.raises(ListingError, match=f"in {tmp_path} "):
+        _ = index.eval_split
+    assert f"in {tmp_path};" in load_index(".", kind="folders", strict=False).problems[0]
+
+
+def test_an_index_of_shards_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text('{"format":')
+    with pytest.raises(ListingError, match=r"not a known kind of data set \(.*index\.json is no index of shards\)"):
+        load_index(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["videos", "labels"])
+def test_a_setting_that_does_not_exist_is_named(tmp_path: Path, name: str) -> None:
+    touch(tmp_path, "a/1.mp4", "b/1.mp4")
+    with pytest.raises(ListingError, match=rf"^{name}='.*absent'.*no such"):
+        load_index(tmp_path, **{name: tmp_path / "absent"})
+
+
+def test_frames_of_any_number_are_kept() -> None:
+    samples = [Sample("a.mp4", 0, "train", "a", frames=10**17)]
+    assert SampleTable(samples)[0] == samples[0]

@@ -68,9 +68,11 @@ def test_the_config_beside_a_file_says_the_grid(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_frames": 4}))
     with pytest.raises(WeightsError, match=r"2x4x4 .* 32 .* 16"):
         load_weights(vivit(8, 32), file, quiet=True)
-    (tmp_path / "config.json").write_text('{"model": "another program\'s"}')
-    with pytest.raises(WeightsError, match="4x2x2 or 1x4x4"):
-        load_weights(vivit(8, 32), file, quiet=True)
+    others = ('{"model": "another program\'s"}', "[" * 100_000, json.dumps(config | {"tubelet_size": [0, 16, 16]}))
+    for text in (*others, json.dumps(config | {"num_frames": 8.0})):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(WeightsError, match="4x2x2 or 1x4x4"):
+            load_weights(vivit(8, 32), file, quiet=True)
 
 
 def test_the_published_files_have_a_known_grid() -> None:

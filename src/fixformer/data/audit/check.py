@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fixformer.config.data import Workers
-from fixformer.config.schema import Count, checked
-from fixformer.data.audit.check_report import CheckReport, write_report
+from fixformer.config.schema import Count, check_path, checked
+from fixformer.data.audit.check_report import CheckReport, require_place, write_report
 from fixformer.data.audit.duplicates import Duplicates, find_duplicates
 from fixformer.data.audit.issues import find_issues, readable_counts
 from fixformer.data.audit.probe import FileProbe, ProbeCache, probe_file
@@ -47,6 +47,10 @@ def check(
         workers: processes; by default one per available core.
         again: decode every file, ignoring the results of earlier checks.
     """
+    check_path(data, "data")
+    if out is not None:
+        check_path(out, "out")
+        require_place(out, data)
     index = load_index(data, kind=kind, videos=videos, labels=labels, strict=False)
     files = probe_files(index, ProbeCache(data), workers or processors(), again)
     probes = {probe.path: probe for probe in files}

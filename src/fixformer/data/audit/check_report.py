@@ -1,5 +1,6 @@
 """The report of a check: text for people, JSON for programs, histograms."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -12,7 +13,15 @@ from fixformer.data.audit.issues import Issue
 from fixformer.data.audit.probe import FileProbe
 from fixformer.runtime.console import printable
 from fixformer.runtime.figures import drawable, new_figure, optional, save_figure
-from fixformer.runtime.files import make_output, write_json, write_text
+from fixformer.runtime.files import (
+    check_writable,
+    claim_output,
+    make_output,
+    require_outside_runs,
+    write_json,
+    write_text,
+)
+from fixformer.runtime.locks import locked
 
 MOST_SIZES = 10  # frame sizes in a summary; a set from the web has hundreds
 
@@ -35,15 +44,25 @@ class CheckReport:
         return not self.reasons
 
 
+def require_place(directory: str | Path, data: str | Path) -> None:
+    """Raise a `UserError` if the report on a data set cannot be written to a directory, or must not be."""
+    check_writable(directory)
+    require_outside_runs(directory)
+    if os.path.isdir(directory):
+        with locked(directory):
+            claim_output(directory, data, "check")
+
+
 def write_report(report: CheckReport, directory: Path) -> list[str]:
     """report.json, report.txt and, if it can be drawn, histograms.png; returns the names of those that were written."""
-    make_output(directory, "check")
-    write_json(directory / "report.json", report_json(report))
-    write_text(directory / "report.txt", "\n".join(report_lines(report)) + "\n")
+    make_output(directory, "check")  # before it is locked, which would make the directories above without a mark
     names = ["report.json", "report.txt"]
-    with optional("histograms.png"):
-        draw_histograms(report, directory / "histograms.png")
-        names.append("histograms.png")
+    with locked(directory):
+        write_json(directory / "report.json", report_json(report))
+        write_text(directory / "report.txt", "\n".join(report_lines(report)) + "\n")
+        with optional("histograms.png"):
+            draw_histograms(report, directory / "histograms.png")
+            names.append("histograms.png")
     return names
 
 

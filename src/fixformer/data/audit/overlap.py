@@ -8,15 +8,17 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from fixformer.data.audit.duplicates import identical_groups, is_contradicting, is_leaked
+from fixformer.data.audit.duplicates import SampleGroup, identical_groups, is_contradicting, is_leaked
 from fixformer.data.listing import Index
 from fixformer.data.video.content import content_digest, digest_of
 from fixformer.data.video.shard_member import file_of, parse_member
+from fixformer.runtime.console import printable
 from fixformer.runtime.files import open_file
 
 # Beyond so many videos only their paths are compared: at half a millisecond each, as on a network file system, even
 # asking for their sizes would take longer than ten seconds.
 MOST_FILES = 20_000
+SHOWN_PATHS = 2  # of one content; a set may hold it any number of times
 ENDS = 1 << 16  # bytes from the beginning and the end of a file, which hold its headers and tables
 
 
@@ -24,13 +26,18 @@ def overlap_notes(index: Index) -> Iterator[str]:
     """A sentence about videos that make the score of a run meaningless, and one about labels that contradict."""
     paths = list(dict.fromkeys(sample.path for sample in index.samples))
     groups = list(identical_groups(index.samples, quick_digests(paths) if len(paths) <= MOST_FILES else {}))
-    for what, found in (
-        ("videos in training and in test, so that the score is too high", list(filter(is_leaked, groups))),
-        ("videos with more than one label", list(filter(is_contradicting, groups))),
-    ):
-        if found:
-            first = " = ".join(dict.fromkeys(sample.path for sample in found[0]))
-            yield f"{what}: {len(found)}, first {first}; `fixformer check` lists them"
+    if leaked := list(filter(is_leaked, groups)):
+        # as `check` counts them: every test video that was learnt raises the score
+        count = sum(sample.split != "train" for group in leaked for sample in group)
+        yield _note("videos in training and in test, so that the score is too high", count, leaked[0])
+    if contradicting := list(filter(is_contradicting, groups)):
+        yield _note("videos with more than one label", len(contradicting), contradicting[0])
+
+
+def _note(what: str, count: int, first: SampleGroup) -> str:
+    paths = list(dict.fromkeys(printable(sample.path) for sample in first))
+    more = f" and {len(paths) - SHOWN_PATHS:,} more" if len(paths) > SHOWN_PATHS else ""
+    return f"{what}: {count:,}, first {' = '.join(paths[:SHOWN_PATHS])}{more}; `fixformer check` lists them"
 
 
 def quick_digests(paths: Iterable[str]) -> dict[str, str]:

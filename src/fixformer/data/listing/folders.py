@@ -4,8 +4,8 @@ import os
 from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.find_files import walk_folders
-from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import names_file, read_names
+from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample, full_name
+from fixformer.data.listing.label_files import is_annotation, names_file, read_names
 from fixformer.data.listing.split import SPLIT_NAMES, split_by_seed
 from fixformer.data.listing.tables import GROUP_COLUMNS, read_table
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES, VIDEO_SUFFIXES
@@ -48,11 +48,11 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
     if not samples:
         what = "image" if kind == "images" else "video"
         raise ListingError(
-            f"no {what} found in {root}; looked for train/CLASS/*, val/CLASS/* and CLASS/* "
+            f"no {what} found in {full_name(root)}; looked for train/CLASS/*, val/CLASS/* and CLASS/* "
             f"with suffixes {' '.join(sorted(suffixes))}."
         )
     if len(labels) == 1:
-        problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
+        problems.append(f"only one class ({labels[0]!r}) in {full_name(root)}; a classifier needs two or more.")
     if options.labels is None:
         problems += _empty_classes(root, samples, labels, folders)
     return Index(root, kind, samples, labels, [], problems, sorted(set(ignored)))
@@ -107,10 +107,10 @@ def _merge_labels(
         if split == "test" and not names:
             continue  # an unlabelled test folder
         if extra:
-            where = f"label {extra[0]!r} of {split} is not a label of {first} in {root} ({len(extra)} such)"
+            where = f"label {extra[0]!r} of {split} is not a label of {first} in {full_name(root)} ({len(extra)} such)"
             problems.append(f"{where}; both need the same class folders.")
         if absent:
-            where = f"label {absent[0]!r} of {first} has no folder in {split} of {root} ({len(absent)} such)"
+            where = f"label {absent[0]!r} of {first} has no folder in {split} of {full_name(root)} ({len(absent)} such)"
             problems.append(f"{where}; both need the same class folders.")
         labels = labels + extra
     return labels
@@ -159,13 +159,14 @@ def _loose_files(folder: Path, suffixes: frozenset[str]) -> str | None:
     loose = [path.name for path in files if _suffix(path.name) in suffixes]
     if not loose:
         return None
-    return f"videos outside the class folders of {folder} ({len(loose)}, first {loose[0]!r}); move or remove them."
+    where = f"videos outside the class folders of {full_name(folder)} ({len(loose)}, first {loose[0]!r})"
+    return f"{where}; move or remove them."
 
 
 def _groups(root: Path, samples: list[Sample]) -> dict[str, str]:
     """Sample id -> group, from `groups.csv` (columns path and group or subject) beside the class folders."""
     path = root / "groups.csv"
-    if not path.is_file():
+    if not is_annotation(path):
         return {}
     table = read_table(path)
     column = table.column(GROUP_COLUMNS)
@@ -179,7 +180,7 @@ def _groups(root: Path, samples: list[Sample]) -> dict[str, str]:
             groups[name.as_posix()] = row[column]
     if not any(sample.id in groups for sample in samples):
         first = samples[0].id if samples else "CLASS/video.mp4"
-        raise ListingError(f"{path} has no group for any video of {root}; write paths like {first!r}.")
+        raise ListingError(f"{path} has no group for any video of {full_name(root)}; write paths like {first!r}.")
     return groups
 
 
@@ -190,6 +191,6 @@ def _empty_classes(root: Path, samples: list[Sample], labels: list[str], folders
         empty = [name for i, name in enumerate(labels) if i not in used]
         if empty and UNLABELLED not in used:
             others = f", nor have {len(empty) - 1} others" if len(empty) > 1 else ""
-            where = f"class {empty[0]!r} has no video in {split} of {root}{others}"
+            where = f"class {empty[0]!r} has no video in {split} of {full_name(root)}{others}"
             problems.append(f"{where}; add some or remove the folder.")
     return problems

@@ -1,6 +1,7 @@
 """A data set as listed: its samples, its label names, and the problems that were found."""
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -63,7 +64,11 @@ class Index:
         for name in ("val", "test"):
             if any(s.split == name and s.label != UNLABELLED for s in self.samples):
                 return name
-        raise ListingError(f"no labelled val or test video in {self.root} (splits found: {', '.join(self.splits)}).")
+        raise ListingError(f"no labelled val or test video in {self._place}.")
+
+    @property
+    def _place(self) -> str:
+        return f"{full_name(self.root)} (splits found: {', '.join(self.splits) or 'none'})"
 
     def counts(self, split: str) -> dict[str, int]:
         """Videos per label name, zero included."""
@@ -75,19 +80,24 @@ class Index:
         if self.problems:
             raise ListingError(self.problems[0])
         if not self.split("train"):
-            raise ListingError(f"no training video in {self.root} (splits found: {', '.join(self.splits) or 'none'}).")
+            raise ListingError(f"no training video in {self._place}.")
         unlabelled = [s.id for s in self.split("train") if s.label == UNLABELLED]
         if unlabelled:
             raise ListingError(
-                f"{len(unlabelled)} training videos in {self.root} have no label, first {unlabelled[0]!r}; "
+                f"{len(unlabelled)} training videos in {full_name(self.root)} have no label, first {unlabelled[0]!r}; "
                 "label them or remove them."
             )
         empty = [name for name, count in self.counts("train").items() if count == 0]
         if empty:
             raise ListingError(
-                f"{len(empty)} of {len(self.labels)} classes have no training video in {self.root}, "
+                f"{len(empty)} of {len(self.labels)} classes have no training video in {full_name(self.root)}, "
                 f"first {empty[0]!r}; add videos or remove the class."
             )
+
+
+def full_name(path: Path) -> str:
+    """The absolute path, for messages: that of the current directory is only a dot."""
+    return os.path.abspath(path)
 
 
 def order_digest(samples: Iterable[Sample]) -> str:

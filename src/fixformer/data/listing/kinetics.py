@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fixformer.data.listing.find_files import FileFinder, locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_names
+from fixformer.data.listing.label_files import annotations, read_names
 from fixformer.data.listing.split import split_of_name
 from fixformer.data.listing.tables import Row, Table, header, read_table
 
@@ -18,7 +18,7 @@ def annotation_files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
     for name in ANNOTATION_FOLDERS:
-        found = [path for path in sorted((root / name).glob("*.csv")) if "youtube_id" in header(path)]
+        found = [path for path in annotations(root / name, "*.csv") if "youtube_id" in header(path)]
         if found:
             return found
     return []

@@ -1,7 +1,9 @@
 """Reading annotation text and files of label names."""
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fixformer.data.listing.escapes import unescape
@@ -11,15 +13,34 @@ from fixformer.runtime import files
 MOST_DIGITS = 18  # all numbers of 64 bits; Python refuses to read one of thousands of digits
 
 
+def annotations(folder: Path, *patterns: str) -> list[Path]:
+    """The files in a folder with such names, sorted, without hidden ones, which are those of editors and systems."""
+    found = (path for pattern in patterns for path in folder.glob(pattern))
+    return sorted(path for path in found if is_annotation(path) and not path.name.startswith("."))
+
+
+def is_annotation(path: Path) -> bool:
+    """Whether something is in the place of an annotation file; if that is no regular file, reading it is an error."""
+    return os.path.lexists(path) and not os.path.isdir(path)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what the system says while an annotation file is read into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ListingError(f"cannot read {path}: {error.strerror}.") from None
+
+
 def read_text(path: Path) -> str:
     """The text of an annotation file."""
     try:
-        return files.read_text(path, encoding="utf-8-sig")
+        with reading(path):
+            return files.read_text(path, encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         where = f"byte {error.object[error.start]:#04x} at {error.start}"
         raise ListingError(f"{path} is not UTF-8 text ({where}); save it as UTF-8.") from None
-    except OSError as error:
-        raise ListingError(f"cannot read {path}: {error.strerror}.") from None
 
 
 def whole_number(text: str) -> int | None:
@@ -35,7 +56,7 @@ def read_lines(path: Path, has_escapes: bool = False) -> list[str]:
             names = [unescape(name) for name in names]
         except ValueError as error:
             raise ListingError(f"{path}: {error}.") from None
-    _require_distinct(names, path)
+    require_distinct(names, path)
     return names
 
 
@@ -49,21 +70,24 @@ def read_names(path: Path) -> list[str]:
     names = [strip_brackets(line) for line in lines]
     if names != lines and lines == sorted(lines):
         names.sort()
-    _require_distinct(names, path)
+    require_distinct(names, path)
     return names
 
 
 def names_file(folder: Path, options: IndexOptions, usual: Sequence[str]) -> Path | None:
     """The file of label names: the one that the user gave, otherwise the first of the `usual` ones in `folder`."""
     candidates = [options.labels] if options.labels else [folder / name for name in usual]
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in candidates if is_annotation(path)), None)
 
 
 def strip_brackets(text: str) -> str:
     return text.replace("[", "").replace("]", "")
 
 
-def _require_distinct(names: list[str], path: Path) -> None:
+def require_distinct(names: Sequence[str], place: str | Path) -> None:
+    """Raise a `ListingError` unless names of labels are names, each of one label."""
+    if "" in names:
+        raise ListingError(f"label {names.index('')} in {place} has an empty name; give it a name.")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise ListingError(f"label {repeated[0]!r} appears twice in {path}; label names must differ.")
+        raise ListingError(f"label {repeated[0]!r} appears twice in {place}; label names must differ.")

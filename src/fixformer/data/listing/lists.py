@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.find_files import FileFinder, locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import names_file, read_names, read_text, whole_number
+from fixformer.data.listing.label_files import annotations, names_file, read_names, read_text, reading, whole_number
 from fixformer.data.listing.split import split_of_name
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
 from fixformer.runtime.files import open_file
@@ -16,9 +16,7 @@ NAME_FILES = ("category.txt", "labels.txt", "label_map.txt", "classes.txt")
 
 def is_list(path: Path) -> bool:
     """Whether the first line is `path frames label` or `path label`."""
-    if not path.is_file():
-        return False
-    with open_file(path, encoding="utf-8", errors="replace") as file:
+    with reading(path), open_file(path, encoding="utf-8", errors="replace") as file:
         parts = next((line for line in file if line.strip()), "").split()
     numbers = parts[-2 if len(parts) > 2 else -1 :]
     return len(parts) >= 2 and all(whole_number(part) is not None for part in numbers)
@@ -29,7 +27,7 @@ def list_files(root: Path) -> dict[str, Path]:
     if root.is_file():
         return {split_of_name(root.stem) or "train": root}
     found: dict[str, Path] = {}
-    for path in sorted([*root.glob("*.txt"), *root.glob("*.list")]):
+    for path in annotations(root, "*.txt", "*.list"):
         split = split_of_name(path.stem)
         if path.name not in NAME_FILES and split and is_list(path):
             if split in found:

@@ -7,6 +7,7 @@ Nothing is dropped: a listed file that does not exist is in `Index.missing`, pro
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from fixformer.config.data import OpenFraction
@@ -20,10 +21,11 @@ from fixformer.data.listing.folders import (
     own_outputs,
     split_folders,
 )
-from fixformer.data.listing.index import Index, IndexOptions, ListingError
+from fixformer.data.listing.index import Index, IndexOptions, ListingError, full_name
 from fixformer.data.listing.kinetics import annotation_files, load_kinetics
+from fixformer.data.listing.label_files import annotations, is_annotation, require_distinct
 from fixformer.data.listing.lists import is_list, list_files, load_lists
-from fixformer.data.listing.shards import is_shard_set, load_shards
+from fixformer.data.listing.shards import INDEX, is_shard_set, load_shards
 from fixformer.data.listing.ssv2 import annotation_folder, load_ssv2
 from fixformer.data.listing.tables import LSA64_COLUMNS, header, is_sample_table, load_csv, load_lsa64
 from fixformer.data.video.suffixes import VIDEO_SUFFIXES
@@ -89,14 +91,18 @@ def load_index(
         raise UserError(f"recording_set={recording_set} is for lsa64 only; {root} is of kind {chosen}.")
     if labels is not None and Path(labels).exists() and not Path(labels).is_file():
         raise ListingError(f"labels={str(labels)!r} is not a regular file; expected one of label names, one per line.")
-    options = IndexOptions(_existing(videos), _existing(labels), seed, val_fraction, recording_set, require_files)
+    options = IndexOptions(
+        _existing(videos, "videos"), _existing(labels, "labels"), seed, val_fraction, recording_set, require_files
+    )
     index = KINDS[chosen](root, options)
+    require_distinct(index.labels, full_name(index.root))
+    _require_text(index)
     if not index.samples and not index.missing:
-        raise ListingError(f"nothing is listed in {index.root} (kind {index.kind}).")
+        raise ListingError(f"nothing is listed in {full_name(index.root)} (kind {index.kind}).")
     if not index.samples and require_files:
         raise ListingError(
-            f"none of the {len(index.missing)} videos listed in {index.root} exists under "
-            f"{videos or index.root}, first {index.missing[0].path!r}; give videos=FOLDER."
+            f"none of the {len(index.missing)} videos listed in {full_name(index.root)} exists under "
+            f"{videos or full_name(index.root)}, first {index.missing[0].path!r}; give videos=FOLDER."
         )
     if strict and index.problems:
         raise ListingError(index.problems[0])
@@ -107,10 +113,11 @@ def detect_kind(root: Path) -> str:
     """The kind of a directory or annotation file."""
     kind = _kind_of_file(root) if root.is_file() else "shards" if is_shard_set(root) else _kind_of_directory(root)
     if kind is None:
+        index = f" ({root / INDEX} is no index of shards)" if is_annotation(root / INDEX) else ""
         raise ListingError(
-            f"{root} is not a known kind of data set; looked for *labels.json (Something-Something), a CSV with "
-            "youtube_id (Kinetics) or with path and label, lists of `path frames label`, and folders train/CLASS/* or "
-            "CLASS/* of videos or images."
+            f"{full_name(root)} is not a known kind of data set{index}; looked for *labels.json "
+            "(Something-Something), a CSV with youtube_id (Kinetics) or with path and label, lists of "
+            "`path frames label`, and folders train/CLASS/* or CLASS/* of videos or images."
         )
     return kind
 
@@ -129,11 +136,11 @@ def _kind_of_file(path: Path) -> str | None:
 def _kind_of_directory(root: Path) -> str | None:
     if annotation_folder(root):
         return "ssv2"
-    if (root / "index.csv").is_file() and _kind_of_file(root / "index.csv") == "lsa64":
+    if is_annotation(root / "index.csv") and _kind_of_file(root / "index.csv") == "lsa64":
         return "lsa64"
     if annotation_files(root):
         return "kinetics"
-    if any(is_sample_table(path) for path in root.glob("*.csv")):
+    if any(is_sample_table(path) for path in annotations(root, "*.csv")):
         return "csv"
     if list_files(root):
         return "list"
@@ -153,9 +160,20 @@ def _kind_of_folders(root: Path) -> str | None:
     return "folders" if any(has_images([p.name for p in sub.iterdir()]) for sub in subfolders) else None
 
 
-def _existing(path: str | Path | None) -> Path | None:
+def _require_text(index: Index) -> None:
+    """Raise for half a character, which JSON can spell; only the bytes of a file name that is not UTF-8 are allowed."""
+    names = (name for s in chain(index.samples, index.missing) for name in (s.id, s.path, s.group or ""))
+    for name in chain(index.labels, names):
+        try:
+            name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            place = full_name(index.root)
+            raise ListingError(f"{name!r} in the list of {place} is not text; correct the name.") from None
+
+
+def _existing(path: str | Path | None, name: str) -> Path | None:
     if path is None:
         return None
     if not os.path.exists(path):
-        raise ListingError(f"no such file or directory: {path}.")
+        raise ListingError(f"{name}={str(path)!r}: no such file or directory; give the place where it is now.")
     return Path(path)

@@ -6,6 +6,7 @@ every video in it, and `index.json` over all. A video in a shard has a path like
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 
 from fixformer.config.schema import Expect, load
 from fixformer.data.listing.index import UNLABELLED, Index, ListingError, Sample
+from fixformer.data.listing.label_files import is_annotation, reading
 from fixformer.data.video.shard_member import member_path
 from fixformer.errors import UserError
 from fixformer.runtime.files import open_file, read_json
@@ -25,10 +27,10 @@ INDEX = "index.json"
 ShardName = Annotated[
     str, Expect("a file name such as train-000000.tar", re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.tar", re.A).fullmatch)
 ]
-Bytes = Annotated[int, Expect("a number of bytes", lambda value: 0 <= value < 2**62)]
+Bytes = Annotated[int, Expect("a number of bytes", lambda value: 0 <= value < 10**18)]
 Label = Annotated[int, Expect("the number of a label, or -1", lambda value: -1 <= value < 2**31)]
 Frames = Annotated[int, Expect("a number of frames", lambda value: 0 <= value < 2**31)]
-FrameRate = Annotated[float, Expect("a finite number", isfinite)]  # whatever the video says it is
+StatedFrameRate = Annotated[float, Expect("a finite number", isfinite)]  # whatever the video says it is
 Split = Annotated[str, Expect("train, val or test", frozenset(("train", "val", "test")).__contains__)]
 
 
@@ -43,7 +45,7 @@ class ShardEntry:
     label: Label
     split: Split
     frames: Frames
-    fps: FrameRate | None
+    fps: StatedFrameRate | None
     id: str
     group: str | None = None
 
@@ -85,16 +87,16 @@ class ShardIndex:
 def is_shard_set(root: Path) -> bool:
     """Whether a directory has an index of shards in this format."""
     path = root / INDEX
-    if not path.is_file():
+    if not is_annotation(path):
         return False
-    with open_file(path, encoding="utf-8", errors="replace") as file:
+    with reading(path), open_file(path, encoding="utf-8", errors="replace") as file:
         return FORMAT in file.read(200)  # the format is the first entry, and the file may be large
 
 
 def read_index(root: str | Path) -> ShardSet:
     """The index of a set of shards; a `ListingError` that names the file and what is wrong in it."""
     path = Path(root) / INDEX
-    if not path.is_file():
+    if not is_annotation(path):
         raise ListingError(f"{root} contains no {INDEX}, so it is not a set of shards.")
     values = read_json(path)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
@@ -107,6 +109,10 @@ def read_index(root: str | Path) -> ShardSet:
     highest = max(numbers, default=UNLABELLED)
     if highest >= len(content.labels):
         raise ListingError(f"{path} is damaged: label={highest}, but it names only {len(content.labels)} labels.")
+    places = Counter((row.shard, row.offset) for row in content.samples)
+    shard, offset = next((place for place, count in places.items() if count > 1), (None, None))
+    if shard is not None:
+        raise ListingError(f"{path} is damaged: two videos begin at byte {offset} of {shard}.")
     return ShardSet(Path(root), list(content.labels), list(content.samples), list(content.failed), content.settings)
 
 

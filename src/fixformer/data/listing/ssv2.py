@@ -1,12 +1,12 @@
 """Something-Something V2 as published: labels, train, validation and test JSON, and `<id>.webm` files."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_names, read_text, strip_brackets, whole_number
+from fixformer.data.listing.label_files import annotations, read_names, read_text, strip_brackets, whole_number
+from fixformer.runtime.files import parse_json
 
 ANNOTATION_FOLDERS = ("", "labels", "annotations")
 SPLIT_FILES = {"train": "*train.json", "val": "*validation.json", "test": "*test.json"}
@@ -16,7 +16,7 @@ def annotation_folder(root: Path) -> Path | None:
     """The folder of `*labels.json` and at least one of the split files."""
     for name in ANNOTATION_FOLDERS:
         folder = root / name
-        if folder.is_dir() and any(folder.glob("*labels.json")) and _split_files(folder):
+        if folder.is_dir() and annotations(folder, "*labels.json") and _split_files(folder):
             return folder
     return None
 
@@ -28,7 +28,7 @@ def load_ssv2(root: Path, options: IndexOptions) -> Index:
             f"no Something-Something annotations in {root}; looked for *labels.json with *train.json, "
             f"*validation.json or *test.json there, in labels/ and in annotations/."
         )
-    labels = read_names(options.labels) if options.labels else read_labels(min(folder.glob("*labels.json")))
+    labels = read_names(options.labels) if options.labels else read_labels(annotations(folder, "*labels.json")[0])
     samples = [s for split, path in _split_files(folder).items() for s in read_split(path, split, labels)]
     present, missing = locate(samples, root, options, lambda finder, sample: finder.by_stem(sample.id))
     return Index(root, "ssv2", present, labels, missing)
@@ -72,16 +72,13 @@ def _sample(row: Any, path: Path, split: str, number: dict[str, int]) -> Sample:
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
-    found = {split: sorted(folder.glob(pattern)) for split, pattern in SPLIT_FILES.items()}
+    found = {split: annotations(folder, pattern) for split, pattern in SPLIT_FILES.items()}
     return {split: paths[0] for split, paths in found.items() if paths}
 
 
 def _read_json(path: Path) -> Any:
     text = read_text(path)
     try:
-        content = json.loads(text)
-        if r"\ud" in text.lower():  # JSON can spell half a character, which is no text
-            json.dumps(content, ensure_ascii=False).encode()
+        return parse_json(text)
     except ValueError as error:
         raise ListingError(f"{path} is not valid JSON: {error}.") from None
-    return content

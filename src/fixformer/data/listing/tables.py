@@ -10,7 +10,15 @@ from pathlib import Path, PurePosixPath
 from fixformer.data.listing.escapes import ESCAPED_COLUMN, unescape
 from fixformer.data.listing.find_files import locate
 from fixformer.data.listing.index import UNLABELLED, Index, IndexOptions, ListingError, Sample
-from fixformer.data.listing.label_files import read_lines, read_names, read_text, whole_number
+from fixformer.data.listing.label_files import (
+    annotations,
+    is_annotation,
+    read_lines,
+    read_names,
+    read_text,
+    reading,
+    whole_number,
+)
 from fixformer.data.listing.split import split_by_seed, split_of_name
 from fixformer.errors import SettingsConflict
 from fixformer.runtime.files import open_file
@@ -58,10 +66,8 @@ def _unescaped(row: Row, path: Path) -> Row:
 
 
 def header(path: Path) -> list[str]:
-    """The column names, without reading the table; none of what is not a file."""
-    if not path.is_file():
-        return []
-    with open_file(path, newline="", encoding="utf-8-sig", errors="replace") as file:
+    """The column names, without reading the table."""
+    with reading(path), open_file(path, newline="", encoding="utf-8-sig", errors="replace") as file:
         try:
             return [name.strip().lower() for name in next(csv.reader(file), [])]
         except csv.Error:
@@ -75,7 +81,7 @@ def is_sample_table(path: Path) -> bool:
 
 def load_csv(root: Path, options: IndexOptions) -> Index:
     """One CSV with a split column, several CSVs named after their split, or one that is split by seed (and group)."""
-    files = [root] if root.is_file() else sorted(path for path in root.glob("*.csv") if is_sample_table(path))
+    files = [root] if root.is_file() else [path for path in annotations(root, "*.csv") if is_sample_table(path)]
     if not files:
         raise ListingError(
             f"no CSV with a path column ({', '.join(PATH_COLUMNS)}) and a label column "
@@ -89,14 +95,14 @@ def load_csv(root: Path, options: IndexOptions) -> Index:
     else:  # labels.txt beside the table also names labels without a row
         beside = folder / "labels.txt"
         has_escapes = any(ESCAPED_COLUMN in table.columns for table in tables)
-        labels = read_lines(beside, has_escapes) if beside.is_file() else _label_names(tables)
+        labels = read_lines(beside, has_escapes) if is_annotation(beside) else _label_names(tables)
     problems: list[str] = []
     samples = [s for table in tables for s in _samples(table, labels, len(tables) > 1)]
     if not samples:
         raise ListingError(f"{', '.join(str(table.path) for table in tables)} has a header but no rows.")
     if all(s.split == "" for s in samples):
         samples = split_by_seed(samples, options.seed, options.val_fraction, {}, problems)
-    problems += _label_problems(folder, samples, labels)
+    problems += _label_problems(", ".join(str(table.path) for table in tables), samples, labels)
     present, missing = locate(samples, folder, options, lambda finder, sample: finder.by_path(sample.path))
     return Index(folder, "csv", present, labels, missing, problems)
 
@@ -219,19 +225,19 @@ def _seconds(row: Row, name: str, table: Table) -> float | None:
     return seconds
 
 
-def _label_problems(root: Path, samples: list[Sample], labels: list[str]) -> list[str]:
+def _label_problems(place: str, samples: list[Sample], labels: list[str]) -> list[str]:
     problems = []
     if not any(s.label != UNLABELLED for s in samples):
-        problems.append(f"no row in {root} has a label.")
+        problems.append(f"no row in {place} has a label.")
     elif len(labels) < 2:
-        problems.append(f"only one class ({labels[0]!r}) in {root}; a classifier needs two or more.")
+        problems.append(f"only one class ({labels[0]!r}) in {place}; a classifier needs two or more.")
     unlabelled = [s.id for s in samples if s.split == "train" and s.label == UNLABELLED]
     if unlabelled:
-        problems.append(f"{len(unlabelled)} training rows in {root} have no label, first {unlabelled[0]!r}.")
+        problems.append(f"{len(unlabelled)} training rows in {place} have no label, first {unlabelled[0]!r}.")
     trained = {s.label for s in samples if s.split == "train"}
     for split in ("val", "test"):
         unseen = {s.label for s in samples if s.split == split} - trained - {UNLABELLED}
         if trained and unseen:
             name = labels[min(unseen)]
-            problems.append(f"label {name!r} of {split} has no training row in {root} ({len(unseen)} such).")
+            problems.append(f"label {name!r} of {split} has no training row in {place} ({len(unseen)} such).")
     return problems

@@ -32,8 +32,9 @@ from fixformer.data.video import DecodeError
 from fixformer.data.video.content import content_digest, stamp_of
 from fixformer.data.video.decoder import NoTimestamps
 from fixformer.errors import InputError, UserError
-from fixformer.runtime.console import note
+from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import (
+    WriteError,
     check_writable,
     make_output,
     parse_json,
@@ -55,7 +56,7 @@ DIGESTS_WORTH_PROCESSES = 100
 
 
 class CacheUnwritable(UserError):
-    """The directory of a cache cannot be written, so there is none."""
+    """The directory of a cache cannot be written, or its disk is full, so there is none."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class CacheTable:
             return  # another process was first
         except OSError:
             pass  # a cache that only others may write
-        note(f"note: {self._shards[shard]} is damaged ({reason}); its videos are decoded again")
+        note(f"note: {printable(self._shards[shard])} is damaged ({printable(reason)}); its videos are decoded again")
 
 
 class CachedReader:
@@ -228,7 +229,7 @@ def fill_cache(
 def _unwritable() -> Iterator[None]:
     try:
         yield
-    except UserError as error:
+    except WriteError as error:
         raise CacheUnwritable(str(error)) from None
 
 
@@ -251,16 +252,17 @@ class _NewShard:
 def _write_shard(shard: _NewShard) -> None:
     target = shard.home / f"{uuid.uuid4().hex}.bin"
     try:
-        with replacing(target) as temporary, temporary.open("wb") as file:
+        with _unwritable(), replacing(target) as temporary, temporary.open("wb") as file:
             entries = [entry for video in shard.videos if (entry := _append(file, *video, shard.reader))]
             size = file.tell()
         if entries:
             description = {"bytes": size, "videos": [asdict(entry) for entry in entries]}
-            write_json(target.with_suffix(".json"), description, indent=None)
+            with _unwritable():
+                write_json(target.with_suffix(".json"), description, indent=None)
         else:
             target.unlink()
     except OSError as error:
-        raise UserError(f"the cache in {shard.home} cannot be written: {error}.") from None
+        raise CacheUnwritable(f"the cache in {shard.home} cannot be written: {error}.") from None
 
 
 def _append(file: BinaryIO, digest: str, sample: Sample, reader: DecodingReader) -> CacheEntry | None:

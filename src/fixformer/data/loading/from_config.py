@@ -14,7 +14,7 @@ from fixformer.data.loading.order import RandomAccess, VideoOrder
 from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.errors import SettingsConflict, UserError
-from fixformer.runtime.console import note, note_once
+from fixformer.runtime.console import note, note_once, printable
 from fixformer.runtime.files import cache_directory
 from fixformer.runtime.progress import Report
 
@@ -44,10 +44,10 @@ def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress
     try:
         table = fill_cache(samples, decoding, folder, workers=data.workers, progress=progress)
     except CacheUnwritable as error:
-        note_once(f"without a cache, every video is decoded each time: {error}")
+        note_once(f"without a cache, every video is decoded each time: {printable(str(error))}")
         return decoding
     if left_out := table.left_out:
-        first = samples[left_out[0]].path
+        first = printable(samples[left_out[0]].path)
         text = f"{len(left_out)} of {len(samples)} videos could not be cached and are decoded each time, first {first}"
         note(f"note: {text}")
     return CachedReader(table, decoding)

@@ -50,8 +50,9 @@ def running(words: list[str]) -> Iterator[Command]:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 preexec_fn=kill_with_parent,  # noqa: PLW1509 - a single system call, which takes no lock
-                # a group of its own, so that what a shell has started is stopped with it
-                process_group=None if sys.platform == "win32" else 0,
+                # A session of its own: what a shell has started is stopped with it, and ssh, which has no terminal to
+                # ask for a password, fails instead of waiting.
+                start_new_session=sys.platform != "win32",
             )
         except OSError as error:
             raise UserError(f"cannot run {words[0]!r}: {error.strerror}; is it installed?") from None

@@ -18,6 +18,7 @@ from fixformer.data.listing import Sample
 from fixformer.data.loading.order import Visit, WorkerSlot, batches_per_epoch
 from fixformer.data.loading.piped_command import running
 from fixformer.data.video.shard_member import parse_member, read_part
+from fixformer.data.video.source_file import require_content
 from fixformer.errors import UserError
 from fixformer.runtime.files import open_file
 from fixformer.runtime.seeds import generator
@@ -103,6 +104,7 @@ def eval_part(videos: int, slot: WorkerSlot) -> tuple[int, int]:
 def _read_file(path: str, wanted: dict[tuple[int, ...], int]) -> Iterator[Visit]:
     """The members at the wanted places (offset, size) of a shard on disk."""
     try:
+        require_content(path)
         with open_file(path, "rb") as file:
             for (offset, size), index in wanted.items():
                 yield Visit(index, read_part(file, offset, size))

@@ -21,7 +21,7 @@ class SampleTable:
         self.labels = np.array([s.label for s in samples], np.int32)
         self._splits = np.array([SPLITS.index(s.split) for s in samples], np.uint8)
         self._spans = np.array([(_or_nan(s.start), _or_nan(s.end)) for s in samples], np.float64).reshape(-1, 2)
-        self._frames = np.array([s.frames or 0 for s in samples], np.int32)
+        self._frames = np.array([s.frames or 0 for s in samples], np.int64)  # whatever a list claims
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fixformer.config.data import Workers
-from fixformer.config.schema import PositiveInt, at_least, checked, int_between
+from fixformer.config.schema import PositiveInt, at_least, check_path, checked, int_between
 from fixformer.data.listing import load_index
 from fixformer.data.prepare.encode import EncodeSettings, require_encoder
 from fixformer.data.prepare.prepare_report import PrepareReport
@@ -16,7 +16,14 @@ from fixformer.data.prepare.shard_files import make_shards
 from fixformer.data.prepare.video_files import make_files
 from fixformer.data.video import Policy
 from fixformer.errors import InputError, SettingsConflict
-from fixformer.runtime.files import check_writable, make_output, read_json, write_json
+from fixformer.runtime.files import (
+    check_writable,
+    claim_output,
+    make_output,
+    read_json,
+    require_outside_runs,
+    write_json,
+)
 from fixformer.runtime.locks import is_empty, locked
 from fixformer.runtime.pools import processors
 
@@ -50,7 +57,11 @@ def prepare(
         workers: processes; by default one per available core.
     """
     require_encoder()
+    for name, path in (("src", src), ("dst", dst)):
+        check_path(path, name)
     check_writable(dst)
+    require_outside_runs(dst)
+    claim_output(dst, src, "prepare")
     index = load_index(src, kind=kind, videos=videos, labels=labels)
     encoding, target = EncodeSettings(short_side, keyframes, quality, damaged), Path(dst)
     processes = workers or processors()

@@ -10,7 +10,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from fixformer.data.video.decoder import DecodeError, Limits, NoVideoStream, Source
-from fixformer.runtime.files import require_regular
+from fixformer.data.video.source_file import require_content
 
 # Formats that hold video. FFmpeg reads many more, some of which open other files or render text.
 _FORMATS = (
@@ -76,11 +76,11 @@ def open_stream(
 def local_url(path: str | Path) -> str:
     """What FFmpeg takes for this regular file and for nothing else: a colon in the name is not a protocol's."""
     try:
-        require_regular(path)
+        require_content(path)
     except FileNotFoundError:
         raise DecodeError("no such file", file=str(path)) from None
     except (OSError, ValueError) as error:  # the latter for a name with a null character
-        raise DecodeError(f"cannot be opened: {getattr(error, 'strerror', error)}", file=str(path)) from None
+        raise DecodeError(f"cannot be opened as a video: {getattr(error, 'strerror', error)}", file=str(path)) from None
     return f"file:{Path(path)}"
 
 

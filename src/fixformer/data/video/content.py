@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fixformer.data.video.image_folder import image_paths
 from fixformer.data.video.shard_member import file_of, is_member, read_member
+from fixformer.data.video.source_file import require_content
 from fixformer.runtime.files import open_file
 
 
@@ -20,9 +21,10 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: str) -> Stamp:
-    """Raises `OSError` if there is no such file."""
+    """Raises `OSError` if there is no such file, or nothing in it."""
     place = file_of(path)
     if not place.is_dir():
+        require_content(place)
         status = place.stat()
         return Stamp(status.st_size, status.st_mtime_ns)
     # a folder's own size and time stay the same when one of its images is overwritten, so hash those of the images
@@ -49,5 +51,6 @@ def digest_of(data: bytes) -> str:
 
 
 def digest_file(path: Path) -> str:
+    require_content(path)
     with open_file(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -14,6 +14,7 @@ from av.video.frame import VideoFrame
 from fixformer.data.video.containers import Deadline, check_pixels, error_text, open_stream
 from fixformer.data.video.decoder import DecodeError, Decoder, Fault, Limits, NoTimestamps, Policy, VideoInfo
 from fixformer.data.video.orientation import RgbConverter
+from fixformer.data.video.source_file import require_content
 from fixformer.data.video.suffixes import IMAGE_SUFFIXES
 from fixformer.runtime.files import read_bytes
 
@@ -130,6 +131,7 @@ class ImageFolderDecoder(Decoder):
 
 def _read(path: Path) -> bytes:
     try:
+        require_content(path)
         return read_bytes(path)
     except OSError as error:
         raise DecodeError(f"cannot be read: {error.strerror}", file=str(path)) from None

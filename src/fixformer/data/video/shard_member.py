@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fixformer.data.video.decoder import DecodeError
+from fixformer.data.video.source_file import require_content
 from fixformer.runtime.files import open_file
 
 _MEMBER = re.compile(r"(?P<tar>.+\.tar)::(?P<offset>[0-9]{1,18})\+(?P<size>[0-9]{1,18})")
@@ -56,6 +57,7 @@ def read_member(path: str) -> bytes:
     member = parse_member(path)
     assert member is not None, path
     try:
+        require_content(member.tar)
         with open_file(member.tar, "rb") as file:
             data = read_part(file, member.offset, member.size)
     except OSError as error:

@@ -3,16 +3,18 @@
 Shapes: T frames, H rows, W columns of tokens, N = T·H·W, D width.
 """
 
-import json
 from collections.abc import Mapping
 from math import isqrt, prod
 from pathlib import Path
 
 from torch import Tensor
 
+from fixformer.config.schema import PositiveInt, coerce
 from fixformer.errors import WeightsError
+from fixformer.runtime.files import parse_json, read_text
 
 Grid = tuple[int, int, int]
+Volume = tuple[PositiveInt, PositiveInt, PositiveInt]
 
 VOLUME, FILTER = "position_embed.volume", "patch_embed.proj.weight"
 # Every file its authors published: tubelets of 2x16x16 from 32 frames of 224 pixels.
@@ -40,11 +42,12 @@ def grid_beside(path: Path) -> Grid | None:
     if not file.is_file():
         return None
     try:
-        config = json.loads(file.read_text())
-        size, (frames, height, width) = config["image_size"], config["tubelet_size"]
-        rows, columns = size if isinstance(size, list) else (size, size)
-        return config["num_frames"] // frames, rows // height, columns // width
-    except (ValueError, KeyError, TypeError):  # not ViViT's
+        config = parse_json(read_text(file))
+        size, tubelet = config["image_size"], config["tubelet_size"]
+        clip = (config["num_frames"], *(size if isinstance(size, list) else (size, size)))
+        volume, (frames, height, width) = (coerce(value, Volume, "config.json") for value in (clip, tubelet))
+        return volume[0] // frames, volume[1] // height, volume[2] // width
+    except (OSError, ValueError, KeyError, TypeError):  # not ViViT's
         return None
 
 
