@@ -47,14 +47,23 @@ def main() -> None:
         print(json.dumps(_wait(child, request)), flush=True)
 
 
+# What the commands import when they need it.
+MODULES = (
+    *("fixformer.cli.app", "fixformer.evaluation.predictor", "fixformer.training.run", "fixformer.data.audit.check"),
+    *("fixformer.data.prepare.prepare", "fixformer.cli.printing", "fixformer.cli.print_bench", "rich.progress"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "torch._dynamo", "torch.utils.tensorboard"),
+)
+
+
 def _import_the_program() -> None:
-    for name in ("matplotlib.figure", "fixformer.cli.app", "fixformer.evaluation.predictor", "fixformer.training.run"):
+    for name in MODULES:
         importlib.import_module(name)
 
 
 def _run(request: dict[str, Any]) -> None:
     """In the forked process: become the command."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background ignores it
     for number, limit in LIMITS.items():
         resource.setrlimit(number, (limit, limit))
     for number, name in ((1, "stdout"), (2, "stderr")):
@@ -114,7 +123,7 @@ def _watch(report: int, cwd: str, writable: list[str]) -> None:
             path, _, flags = args
             wrong = path is not None and bool(flags & WRITES) and not is_allowed(path)
         elif event in CHANGES:
-            wrong = not is_allowed(args[CHANGES[event]])
+            wrong = args[-1] == -1 and not is_allowed(args[CHANGES[event]])  # else relative to an open directory
         elif event in STARTS:
             program = os.path.basename(os.fsdecode(args[0] or ""))
             wrong = program not in PROGRAMS and args[0] != sys.executable
