@@ -66,7 +66,6 @@ def test_cost_with_settings_as_json() -> None:
         (("eval", "no/such/run"), ["no/such/run", "does not exist"]),
         (("eval", "no/such/run", "lables=x"), ["lables", "labels"]),
         (("predict", "no/such/run", "clip.mp4"), ["no/such/run", "does not exist"]),
-        (("predict", "no/such/run"), ["no video files"]),
     ],
 )
 def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words: list[str]) -> None:
@@ -75,6 +74,12 @@ def test_a_user_error_is_one_sentence_and_status_1(args: tuple[str, ...], words:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert all(word in done.stderr for word in words)
+
+
+def test_predict_without_videos_is_bad_usage() -> None:
+    done = fixformer("predict", "no/such/run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no video files" in done.stderr
 
 
 def test_settings_may_stand_on_both_sides_of_options() -> None:
