@@ -4,9 +4,11 @@ A failed case is kept in the scratch directory, with its site, stdout and stderr
 """
 
 import argparse
+import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,11 +30,19 @@ def main() -> None:
     site = scratch / "site"
     if not site.exists():
         build(site)
-    numbers = [options.only] if options.only is not None else range(options.first, options.first + options.cases)
+    before = json.loads(Path(options.repeat).read_text()) if options.repeat else {}
+    numbers: Sequence[int] = range(options.first, options.first + options.cases)
+    if before:
+        numbers = [failure["case"] for failure in before["failures"]]
+    elif options.only is not None:
+        numbers = [options.only]
     started = time.monotonic()
     outcomes = _run_all(numbers, site, scratch, options.processes)
     result = summary(outcomes)
     result = {"first_case": numbers[0], **result, "minutes": round((time.monotonic() - started) / 60, 1)}
+    if before:
+        repeated = [*before.get("repeated", []), *before["failures"]]
+        result = {**before, **{name: result[name] for name in ("failed", "failures")}, "repeated": repeated}
     for failure in result["failures"]:
         print(failure)
     print(f"{result['tried']:,} abuses tried, {result['failed']} not borne; failed cases are kept in {scratch}")
@@ -46,13 +56,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--only", type=int, help="repeat this case")
+    parser.add_argument("--repeat", help="a summary whose failed cases are repeated, after a fix")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--scratch", help="directory for the site and the failed cases")
     parser.add_argument("--out", help="where to write the summary as JSON")
     return parser.parse_args()
 
 
-def _run_all(numbers: range | list[int], site: Path, scratch: Path, processes: int) -> list[Outcome]:
+def _run_all(numbers: Sequence[int], site: Path, scratch: Path, processes: int) -> list[Outcome]:
     """Each thread has a server of its own and takes the next number when it is free."""
     waiting: SimpleQueue[int] = SimpleQueue()
     for number in numbers:

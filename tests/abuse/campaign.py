@@ -104,7 +104,8 @@ def _faults(case: Case, answer: dict[str, Any], stdout: str, stderr: str) -> Ite
         return
     if answer["left_over"]:
         yield "a process is left over"
-    if status not in ((0, 1, 2, 130) if answer["interrupted"] else (0, 1, 2)):
+    # -2: the interrupt came when Python had already taken leave
+    if status not in ((0, 1, 2, 130, -2) if answer["interrupted"] else (0, 1, 2)):
         yield f"status {status}"
     if "Traceback (most recent call last)" in stderr or BUG in stderr:
         yield "traceback"

@@ -9,6 +9,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -47,6 +48,9 @@ def main() -> None:
         print(json.dumps(_wait(child, request)), flush=True)
 
 
+# A directory by which it is tried, beforehand, whether the output can be made; and a file beside its target, before it
+# is renamed.
+TEMPORARY = re.compile(r"\.fixformer-\w+|\.[0-9a-f]{32}\.tmp")
 # What the commands import when they need it.
 MODULES = (
     *("fixformer.cli.app", "fixformer.evaluation.predictor", "fixformer.training.run", "fixformer.data.audit.check"),
@@ -113,8 +117,8 @@ def _watch(report: int, cwd: str, writable: list[str]) -> None:
         if isinstance(path, int):
             return True
         full = os.path.abspath(os.path.join(os.getcwd(), os.fsdecode(path)))
-        if os.path.basename(full).startswith(".fixformer-"):
-            return True  # the directory by which it is tried, beforehand, whether the output can be made
+        if TEMPORARY.fullmatch(os.path.basename(full)):
+            return True
         return any(full == place or full.startswith(f"{place}/") for place in map(os.path.abspath, allowed))
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -123,7 +127,9 @@ def _watch(report: int, cwd: str, writable: list[str]) -> None:
             path, _, flags = args
             wrong = path is not None and bool(flags & WRITES) and not is_allowed(path)
         elif event in CHANGES:
-            wrong = args[-1] == -1 and not is_allowed(args[CHANGES[event]])  # else relative to an open directory
+            path = args[CHANGES[event]]
+            is_idle = event == "os.mkdir" and os.path.isdir(path)  # as mkdir(exist_ok=True) tries first
+            wrong = args[-1] == -1 and not is_idle and not is_allowed(path)  # else relative to an open directory
         elif event in STARTS:
             program = os.path.basename(os.fsdecode(args[0] or ""))
             wrong = program not in PROGRAMS and args[0] != sys.executable

@@ -8,7 +8,18 @@ import pytest
 
 from fixformer.config import DataConfig, OptimConfig, RunConfig, Stage, TrainConfig
 from fixformer.config.model import ModelConfig
-from fixformer.config.schema import Count, Expect, Positive, PositiveInt, PositiveInts, Rate, checked, coerce, parse
+from fixformer.config.schema import (
+    Count,
+    Expect,
+    Positive,
+    PositiveInt,
+    PositiveInts,
+    Rate,
+    check_path,
+    checked,
+    coerce,
+    parse,
+)
 from fixformer.errors import InputError, UnknownName
 from fixformer.models.registry import create_model, parse_settings
 
@@ -153,3 +164,9 @@ def test_errors_show_the_beginning_of_long_values() -> None:
         with pytest.raises((InputError, UnknownName), match=r"\.\.\.") as raised:
             coerce(value, hint, "setting")
         assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", 5, None, b"x"])
+def test_what_cannot_be_a_path(value: Any) -> None:
+    with pytest.raises(InputError, match="where=.*expected a path"):
+        check_path(value, "where")

@@ -198,3 +198,12 @@ def test_a_run_resumes_without_the_weights_it_started_from(run: Run) -> None:
 def test_all_files_of_a_checkpoint_have_the_same_permissions(run: Run) -> None:
     modes = {path.stat().st_mode for path in (run("run", epochs=1).output / "last").iterdir()}
     assert len(modes) == 1
+
+
+def test_a_test_video_without_a_label_is_named_before_training(run: Run, copied_data: Path) -> None:
+    path = copied_data / "labels" / "validation.json"
+    rows = json.loads(path.read_text())
+    del rows[0]["template"]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(UserError, match="1 of 12 videos of split 'val'"):
+        run(data=str(copied_data))

@@ -156,7 +156,7 @@ def is_setting_type(hint: Any) -> bool:
 
 def check_path(value: Any, name: str) -> None:
     """Raise an `InputError` unless an argument can be a path; most functions take them as text or as `Path`."""
-    if not isinstance(value, str | Path) or "\0" in str(value):
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise InputError(f"{name}={shown(value)}: expected a path.")
 
 

@@ -151,7 +151,9 @@ def labelled_samples(index: Index, split: str) -> list[Sample]:
         raise UserError(f"{index.root} has no videos in split {split!r}; splits found: {', '.join(index.splits)}.")
     unlabelled = sum(sample.label == UNLABELLED for sample in samples)
     if unlabelled:
-        raise UserError(f"{unlabelled} of {len(samples)} videos of split {split!r} have no label; use another split.")
+        raise UserError(
+            f"{unlabelled} of {len(samples)} videos of split {split!r} have no label; label or remove them, or use another split."
+        )
     return samples
 
 

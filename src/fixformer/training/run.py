@@ -15,7 +15,7 @@ from fixformer.config.schema import add_once, check_path, checked
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
+from fixformer.evaluation.evaluate import evaluate_model, labelled_samples, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.registry import model_setting_types
@@ -151,7 +151,7 @@ def load_checked_index(config: TrainConfig) -> Index:
     for batch_size in config.batch_sizes:
         if batch_size > videos:
             raise UserError(f"batch_size={batch_size} is larger than the training set of {videos} videos; lower it.")
-    _ = index.eval_split  # raises if no split can be evaluated
+    labelled_samples(index, index.eval_split)  # raises if no split can be evaluated
     return index
 
 
