@@ -131,6 +131,8 @@ def _snapshot(site: Path, writable: list[str]) -> dict[str, tuple[Any, ...]]:
     """Every file outside the writable places, with what would tell that it was changed."""
     skipped = {os.path.normpath(site / name) for name in writable}
     found: dict[str, tuple[Any, ...]] = {}
+    if os.path.normpath(site) in skipped:  # the command line says `out/..`
+        return found
     for folder, folders, files in os.walk(site):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in skipped]
         for name in [*folders, *files]:

@@ -168,5 +168,5 @@ def test_errors_show_the_beginning_of_long_values() -> None:
 
 @pytest.mark.parametrize("value", ["", "a\0b", 5, None, b"x"])
 def test_what_cannot_be_a_path(value: Any) -> None:
-    with pytest.raises(InputError, match="where=.*expected a path"):
+    with pytest.raises(InputError, match=r"where=.*expected a path"):
         check_path(value, "where")

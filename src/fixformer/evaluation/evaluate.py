@@ -152,7 +152,8 @@ def labelled_samples(index: Index, split: str) -> list[Sample]:
     unlabelled = sum(sample.label == UNLABELLED for sample in samples)
     if unlabelled:
         raise UserError(
-            f"{unlabelled} of {len(samples)} videos of split {split!r} have no label; label or remove them, or use another split."
+            f"{unlabelled} of {len(samples)} videos of split {split!r} have no label; label or remove them, or use "
+            "another split."
         )
     return samples
 
