@@ -12,6 +12,7 @@ import torch
 from fixformer.config import DataConfig, TrainConfig
 from fixformer.data.clips.views import file_views
 from fixformer.errors import UserError
+from fixformer.evaluation.charts import training_chart
 from fixformer.evaluation.evaluate import choose_data, evaluate, write_evaluation
 from fixformer.evaluation.result import name_of_set
 from fixformer.models.checkpoint import CheckpointInfo, load_model
@@ -264,3 +265,9 @@ def test_names_of_classes_are_no_formulas(trained: TrainResult, tmp_path: Path) 
         warnings.simplefilter("error")
         write_evaluation(replace(trained.evaluation, labels=names), tmp_path)
     assert (tmp_path / "confusion.png").stat().st_size > 5000
+
+
+def test_damaged_rows_of_a_log_are_not_drawn() -> None:
+    good = {"kind": "step", "step": 1, "epoch": 0.5, "loss": 0.7, "lr": 0.1}
+    score = {"kind": "eval", "step": 1, "epoch": 1.0, "video_top1": 0.5}
+    assert training_chart([good, {**good, "loss": {}}, score, {**score, "video_top1": "x"}])

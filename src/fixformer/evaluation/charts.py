@@ -43,8 +43,8 @@ def recall_chart(evaluation: Evaluation) -> bytes:
 
 def training_chart(rows: Rows) -> bytes | None:
     """Loss and learning rate, and accuracy where it was measured, over the epochs of a run."""
-    steps = [row for row in rows if row["kind"] == "step" and {"epoch", "loss", "lr"} <= row.keys()]
-    scores = [row for row in rows if row["kind"] == "eval" and {"epoch", "video_top1"} <= row.keys()]
+    steps = [row for row in rows if row["kind"] == "step" and _has_numbers(row, "epoch", "loss", "lr")]
+    scores = [row for row in rows if row["kind"] == "eval" and _has_numbers(row, "epoch", "video_top1")]
     if not steps:
         return None
     figure, (left, right) = new_figure(columns=2, grid=False)
@@ -56,3 +56,8 @@ def training_chart(rows: Rows) -> bytes | None:
     right.plot([row["epoch"] for row in scores], [row["video_top1"] for row in scores], "o-", color="#a53b3b")
     right.set(xlabel="epoch", ylabel="validation video top-1", ylim=(0, 1))
     return png_bytes(figure)
+
+
+def _has_numbers(row: dict[str, Any], *names: str) -> bool:
+    """Whether a row of a log, which may have been damaged, can be drawn."""
+    return all(isinstance(row.get(name), int | float) for name in names)
