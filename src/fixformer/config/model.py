@@ -51,14 +51,14 @@ class TransformerSettings(ModelSettings):
 class ModelConfig(TransformerSettings):
     """Everything that defines our video Transformer. A setting left at None takes the paper's value in `filled()`.
 
-    Two settings are not the paper's; both help on small data sets without pre-training. `stem="conv"`: small
-    convolutions make the tokens, without `patch_stride` and `patch_padding`. `pool="grid"`: the head sees when and
-    where, not only the mean.
+    Two settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small data
+    sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore `patch_stride`
+    and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean.
     """
 
     mlp_conv: bool = True
     head_hidden_dim: Annotated[int, int_between(0, 65_536)] = 768
-    stem: Literal["patch", "conv"] = "patch"
+    stem: Literal["patch", "conv", "lite0"] = "patch"
     patch_stride: Side = 14
     patch_padding: Annotated[int, int_between(0, 8192)] = 8
     patch_norm: bool = True
@@ -109,9 +109,9 @@ class ModelConfig(TransformerSettings):
                     f"{setting}={value!r} has no effect with {other}={context!r}; "
                     f"leave {setting} out or set {other} to {' or '.join(allowed)}."
                 )
-        if self.stem == "conv" and self.patch_size not in CONV_PATCHES:
-            sizes = " or ".join(map(str, CONV_PATCHES))
-            raise SettingsConflict(f"patch_size={self.patch_size}: expected {sizes} with stem='conv'.")
+        if self.patch_size not in PATCHES.get(self.stem, (self.patch_size,)):
+            sizes = " or ".join(map(str, PATCHES[self.stem]))
+            raise SettingsConflict(f"patch_size={self.patch_size}: expected {sizes} with stem={self.stem!r}.")
         if self.fixation == "separate" and (self.fixation_sources == "qkv" or self.fixation_shared):
             other = "fixation_shared=True" if self.fixation_shared else "fixation_sources='qkv'"
             raise SettingsConflict(f"fixation='separate' reweights q by q and k by k, which contradicts {other}.")
@@ -149,8 +149,8 @@ class FilledModelConfig(ModelConfig):
     attention_order: Literal["space_time", "time_space"] = "space_time"
 
 
-# The stem halves the frame 2 to 5 times.
-CONV_PATCHES = (4, 8, 16, 32)
+# The convolutions halve the frame 2 to 5 times; of the image network the features of stride 8 and 16 are offered.
+PATCHES: dict[str, tuple[int, ...]] = {"conv": (4, 8, 16, 32), "lite0": (8, 16)}
 # How many landmarks each of these was published with.
 LANDMARKS = {"orthoformer": 64, "lara": 49, "nystrom": 64}
 

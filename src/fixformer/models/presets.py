@@ -18,6 +18,24 @@ def fixformer_tiny(config: ModelConfig) -> VideoTransformer:
     return VideoTransformer(config)
 
 
+@register(
+    ModelConfig(
+        embed_dim=160,
+        depth=3,
+        num_heads=4,
+        head_hidden_dim=192,
+        stem="lite0",
+        position_embedding="learned",
+        pool="grid",
+        num_frames=8,
+        image_size=128,
+    )
+)
+def fixformer_lite(config: ModelConfig) -> VideoTransformer:
+    """For your own videos on a laptop: 3 blocks of width 160 on a pre-trained EfficientNet-Lite0."""
+    return VideoTransformer(config)
+
+
 @register(ModelConfig(embed_dim=256, depth=8, num_heads=4, head_hidden_dim=384))
 def fixformer_small(config: ModelConfig) -> VideoTransformer:
     """Between tiny and base: 8 blocks of width 256."""

@@ -29,6 +29,7 @@ from fixformer.models.layers.embedding import (
 )
 from fixformer.models.layers.heads import GridPool, LinearHead, MeanPool, MlpHead
 from fixformer.models.layers.init import init_weights
+from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 
 
@@ -64,7 +65,11 @@ class VideoTransformer(VideoModel):
 
     def forward_features(self, video_BCTHW: Tensor) -> Tensor:
         """Tokens after the last norm: `[B, T, H, W, D]`."""
-        x_BTHWD = self.time_embed(self.position_embed(self.patch_embed(video_BCTHW)))
+        return self.encode(self.patch_embed(video_BCTHW))
+
+    def encode(self, x_BTHWD: Tensor) -> Tensor:
+        """`forward_features` from the tokens of the stem on."""
+        x_BTHWD = self.time_embed(self.position_embed(x_BTHWD))
         if self.training and self.redraws:
             for module in self.blocks.modules():
                 if isinstance(module, PerformerAttention):
@@ -134,9 +139,10 @@ class VideoTransformer(VideoModel):
         self.config = replace(self.config, **sizes)
 
 
-STEMS: dict[str, Callable[[FilledModelConfig], PatchEmbed | ConvStem]] = {
+STEMS: dict[str, Callable[[FilledModelConfig], PatchEmbed | ConvStem | Lite0Stem]] = {
     "patch": lambda c: PatchEmbed(c.embed_dim, c.patch_size, c.patch_stride, c.patch_padding, c.patch_norm),
     "conv": lambda c: ConvStem(c.embed_dim, c.patch_size, c.patch_norm),
+    "lite0": lambda c: Lite0Stem(c.embed_dim, c.patch_size, c.patch_norm),
 }
 
 POOLS: dict[str, type[MeanPool | GridPool]] = {"mean": MeanPool, "grid": GridPool}
