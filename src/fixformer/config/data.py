@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fixformer.config.location import Location
-from fixformer.config.schema import Expect, Settings, int_between
+from fixformer.config.schema import Expect, Positive, Settings, int_between
 from fixformer.errors import SettingsConflict
 
 Backend = Literal["pyav", "torchcodec"]
@@ -35,6 +35,7 @@ class DataConfig(Settings):
         prefetch: batches each worker prepares ahead.
         cache: directory of the decode-once cache; None decodes every time, "auto" is the user's cache
             (`$FIXFORMER_CACHE` or `~/.cache/fixformer`), shared by all runs.
+        cache_gb: largest size of the features that `frozen_epochs` keeps there; with less room they are of fewer draws.
         location: read shards sequentially, from this directory or through a pattern such as
             "https://host/{shard}" or "pipe:ssh host cat {shard}", a command that is run without a shell; `path` then
             only needs to hold the shards' index.json. None reads local files in any order.
@@ -53,6 +54,7 @@ class DataConfig(Settings):
     workers: Workers = 2
     prefetch: Prefetch = 2
     cache: str | None = None
+    cache_gb: Positive = 20.0
     location: Location | None = None
 
     def check_together(self) -> None:

@@ -8,6 +8,7 @@ from fixformer.config.clip import ClipSpec, FrameCount, Side
 from fixformer.config.data import DataConfig
 from fixformer.config.eval import EvalConfig
 from fixformer.config.schema import (
+    Count,
     Expect,
     NonNegative,
     Positive,
@@ -55,6 +56,8 @@ class OptimConfig(Settings):
         no_decay: which parameters weight decay skips: "norms_and_biases" (and learned position tables), "head_biases"
             (as in the released code) or "none".
         layer_decay: learning rate of a layer relative to the next one; 1 is the same for all.
+        stem_scale: with stem="lite0", learning rate of the pre-trained image network relative to the rest.
+        stem_frozen: with stem="lite0", how many of its first blocks are never trained; 3 reach down to stride 4.
         clip_norm: largest norm of the gradient; None does not clip.
         warmup_epochs: linear warm-up from `warmup_lr` to the cosine schedule.
         end_lr: final value of the cosine schedule.
@@ -67,6 +70,8 @@ class OptimConfig(Settings):
     betas: Betas = (0.9, 0.98)
     no_decay: NoDecay = "norms_and_biases"
     layer_decay: PositiveFraction = 1.0
+    stem_scale: PositiveFraction = 1.0
+    stem_frozen: Annotated[int, int_between(0, 100)] = 0
     clip_norm: Positive | None = None
     warmup_epochs: NonNegative = 0.0
     warmup_lr: LearningRateEnd = 0.0
@@ -139,8 +144,12 @@ class TrainConfig(Settings):
         recipe: the recipe it is based on.
         model, model_settings: as for `create_model`; classes, frames and size follow from data and clip.
         init: checkpoint or weight file to start from.
+        pretrained: with stem="lite0" and no `init`, start from public image weights (extra "pretrained").
         data, clip, optim, eval, run, save: see their classes.
         epochs: of the whole run.
+        frozen_epochs: with stem="lite0", the first of them, in which only the rest of the model is trained, on features
+            of the image network that are computed once; each of the two phases has its own learning rate schedule.
+        frozen_draws: how many augmented clips of each video these features are of.
         stages: clip sizes over the run; their epochs must add up to `epochs`. As text: 8x48:20,16x64:10.
         batch_size: clips per step, over all processes.
         micro_batch: clips per forward pass; gradients of a batch are accumulated. None: the whole batch at once.
@@ -155,9 +164,12 @@ class TrainConfig(Settings):
     model: str = "fixformer_tiny"
     model_settings: dict[str, Any] = field(default_factory=dict)
     init: str | None = None
+    pretrained: bool = True
     data: DataConfig = field(default_factory=DataConfig)
     clip: ClipSpec = field(default_factory=ClipSpec)
     epochs: Epochs = 30
+    frozen_epochs: Count = 0
+    frozen_draws: Annotated[int, int_between(1, 1000)] = 4
     stages: Stages = ()
     batch_size: PositiveInt = 16
     micro_batch: PositiveInt | None = None
@@ -180,9 +192,24 @@ class TrainConfig(Settings):
             raise SettingsConflict(
                 f"warmup_epochs={self.optim.warmup_epochs:g} must be less than epochs={self.epochs}; lower it."
             )
+        if self.frozen_epochs:
+            self._check_frozen()
         if self.stages and sum(stage.epochs for stage in self.stages) != self.epochs:
             counts = " + ".join(str(stage.epochs) for stage in self.stages)
             raise SettingsConflict(f"the stages have {counts} epochs, but epochs={self.epochs}.")
+
+    def _check_frozen(self) -> None:
+        if self.frozen_epochs > self.epochs:
+            raise SettingsConflict(
+                f"frozen_epochs={self.frozen_epochs} is more than epochs={self.epochs}; lower it."
+            )
+        if self.stages or self.run.shard:
+            other = "stages" if self.stages else "run.shard=true"
+            raise SettingsConflict(f"frozen_epochs={self.frozen_epochs} cannot be combined with {other}; drop one.")
+        if self.data.cache is None or self.data.location is not None:
+            raise SettingsConflict(
+                f"frozen_epochs={self.frozen_epochs} keeps features in the cache, which is off; set cache=auto."
+            )
 
     @property
     def batch_sizes(self) -> set[int]:

@@ -19,6 +19,7 @@ from fixformer.models.checkpoint import (
     verify,
 )
 from fixformer.models.cost import largest_output
+from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.registry import create_model
 from fixformer.models.weights.loading import LoadReport, load_weights, read_weights
 from fixformer.runtime.distributed import SINGLE_PROCESS, World
@@ -28,7 +29,13 @@ from fixformer.runtime.memory import require_memory
 def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
     """The model for the run's clip, with initial weights from the run's seed."""
     torch.manual_seed(config.seed)
-    return create_model(config.model, **complete_model_settings(config, num_classes))
+    model = create_model(config.model, **complete_model_settings(config, num_classes))
+    if config.frozen_epochs and not isinstance(getattr(model, "patch_embed", None), Lite0Stem):
+        raise SettingsConflict(
+            f"frozen_epochs={config.frozen_epochs} needs a pre-trained stem, which {config.model} does not have; use "
+            "model=fixformer_lite or frozen_epochs=0."
+        )
+    return model
 
 
 def load_initial_weights(model: VideoModel, source: str, labels: list[str]) -> LoadReport:

@@ -11,6 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fixformer.config import RunConfig, TrainConfig
 from fixformer.models.base import VideoModel
+from fixformer.models.layers.lite0 import Lite0Stem
+from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.distributed import World
 from fixformer.training.ema import Ema
 from fixformer.training.optim import build_optimiser
@@ -25,11 +27,25 @@ class Learner:
     def __init__(self, model: VideoModel, config: TrainConfig, world: World) -> None:
         self.config, self.world = config, world
         self.model = model.to(world.device)
+        if isinstance(stem := stem_of(model), Lite0Stem):
+            stem.features.freeze(config.optim.stem_frozen)
         self.model.set_grad_checkpointing(config.run.checkpointing)
-        self.forward = _distribute(self.model, config.run, world)
         self.optimiser = build_optimiser(self.model, config.optim)
+        self.is_frozen = False
+        self.forward = _distribute(self.model, self.model, config.run, world)
         self.ema = None if config.ema is None else Ema(self.model, config.ema)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.run.precision == "fp16")
+
+    def freeze_stem(self, is_frozen: bool) -> None:
+        """Begin the phase in which `forward` takes features of the frozen image network, or the one of pixels."""
+        if is_frozen == self.is_frozen:
+            return
+        self.is_frozen = is_frozen
+        stem = stem_of(self.model)
+        assert isinstance(stem, Lite0Stem)
+        stem.features.freeze(None if is_frozen else self.config.optim.stem_frozen)
+        called = FromFeatures(self.model) if is_frozen else self.model
+        self.forward = _distribute(called, self.model, self.config.run, self.world)
 
     def autocast(self) -> AbstractContextManager[Any]:
         dtype = AUTOCAST.get(self.config.run.precision)
@@ -76,9 +92,27 @@ class Learner:
             self.scaler.load_state_dict(scaler)
 
 
-def _distribute(model: VideoModel, run: RunConfig, world: World) -> nn.Module:
-    """The module to call in training: the model itself, replicated or sharded; compiled if configured."""
-    module: nn.Module = model
+class FromFeatures(nn.Module):
+    """A model with `stem="lite0"` from the features of its image network on."""
+
+    def __init__(self, model: VideoModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, features_BTHWC: Tensor) -> Tensor:
+        assert isinstance(self.model, VideoTransformer)
+        assert isinstance(self.model.patch_embed, Lite0Stem)
+        tokens_BTHWD = self.model.encode(self.model.patch_embed.embed(features_BTHWC))
+        return self.model.forward_head(tokens_BTHWD)
+
+
+def stem_of(model: VideoModel) -> nn.Module | None:
+    """What makes the tokens of our own Transformer."""
+    return model.patch_embed if isinstance(model, VideoTransformer) else None
+
+
+def _distribute(module: nn.Module, model: VideoModel, run: RunConfig, world: World) -> nn.Module:
+    """The module to call in training: the model itself, or one around it, replicated or sharded, perhaps compiled."""
     if world.size > 1 and run.shard:
         for block in getattr(model, "blocks", ()):
             fully_shard(block)
@@ -87,7 +121,7 @@ def _distribute(model: VideoModel, run: RunConfig, world: World) -> nn.Module:
         devices = [world.device.index] if world.device.type == "cuda" else None
         # the gradient of a depth-wise kernel may have any stride along its single input channel; it costs nothing
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
-        module = DistributedDataParallel(model, device_ids=devices)
+        module = DistributedDataParallel(module, device_ids=devices)
     if run.compile:
         module.compile()
     return module

@@ -16,6 +16,9 @@ BLOCK = re.compile(r"blocks\.(\d+)\.")
 # nor in a block come after the last block.
 STEM = ("patch_embed.", "position_embed.", "time_embed.", "cls_", "temporal_cls_")
 
+# Of `stem="lite0"`: the part that comes with public image weights.
+IMAGE_NETWORK = "patch_embed.features."
+
 
 def build_optimiser(model: VideoModel, config: OptimConfig) -> Optimizer:
     """The optimiser over the groups of `param_groups`; `set_rate` sets their learning rates."""
@@ -34,6 +37,7 @@ def set_rate(optimiser: Optimizer, rate: float) -> None:
 def param_groups(model: VideoModel, config: OptimConfig) -> list[dict[str, Any]]:
     """Parameters grouped by weight decay and scale of the learning rate, in a fixed order."""
     scales = layer_scales(model, config.layer_decay)
+    scales |= {name: scale * config.stem_scale for name, scale in scales.items() if name.startswith(IMAGE_NETWORK)}
     grouped: dict[tuple[float, float], list[Tensor]] = defaultdict(list)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:

@@ -18,7 +18,9 @@ from fixformer.errors import SettingsConflict, UnknownName, UserError
 from fixformer.evaluation.evaluate import evaluate_model, labelled_samples, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
+from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.registry import model_setting_types
+from fixformer.models.weights.lite0 import load_lite0_stem
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import check_writable, claim_output, require_outside_runs
@@ -27,8 +29,9 @@ from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.checkpoint_store import CheckpointStore, read_state, read_tensors
 from fixformer.training.display import make_display
+from fixformer.training.frozen_features import FrozenFeatures
 from fixformer.training.initialise import build_model, check_batch_division, check_stage_sizes, load_initial_weights
-from fixformer.training.learner import Learner
+from fixformer.training.learner import Learner, stem_of
 from fixformer.training.log import read_log
 from fixformer.training.plan import Plan, make_plan
 from fixformer.training.run_notes import run_notes
@@ -169,6 +172,8 @@ def _run(
     model = build_model(config, len(index.labels))
     if config.init and checkpoint is None:
         display.note(str(load_initial_weights(model, config.init, index.labels)))
+    elif checkpoint is None and config.pretrained and isinstance(stem_of(model), Lite0Stem):
+        display.note(load_lite0_stem(model))
     learner = Learner(model, config, world)
     if checkpoint is not None:
         state = read_state(checkpoint)
@@ -177,7 +182,9 @@ def _run(
 
     # only now, so that a run that fails to start leaves no trace
     world.on_main_process(lambda: record.write(Path(config.output)))
-    trainer = Trainer(record, index, learner, readers, world=world, display=display, stop=stop)
+    is_frozen = config.frozen_epochs > 0 and (checkpoint is None or read_info(checkpoint).epoch < config.frozen_epochs)
+    features = _make_features(config, index, learner, readers["train"], world, stop) if is_frozen else None
+    trainer = Trainer(record, index, learner, readers, world=world, display=display, stop=stop, features=features)
     if checkpoint is not None:
         trainer.resume(read_info(checkpoint), state)
         display.note(f"resuming from {printable(str(checkpoint))}")
@@ -237,6 +244,37 @@ def _make_readers(config: TrainConfig, index: Index, world: World, stop: StopReq
 
     world.on_main_process(fill_cache)
     return own or make()
+
+
+def _make_features(
+    config: TrainConfig, index: Index, learner: Learner, reader: VideoReader, world: World, stop: StopRequest
+) -> FrozenFeatures:
+    """The features of the first phase. Each process computes its share of those that are not stored yet."""
+    stem = stem_of(learner.model)
+    assert isinstance(stem, Lite0Stem)
+    features = FrozenFeatures(
+        index.split("train"),
+        config.clip,
+        config.data,
+        stem,
+        seed=config.seed,
+        draws=min(config.frozen_draws, config.frozen_epochs),
+        reader=reader,
+        device=world.device,
+    )
+    with progress("image features") if world.is_main else nullcontext() as show:
+
+        def report(done: int, total: int, what: str | None = None) -> None:
+            if show:
+                show(done, total, what)
+            if stop and world.size == 1:  # with several processes, all stop together after the first step
+                raise stop.interruption(
+                    "stopped while computing features; those that are ready are kept, run it again."
+                )
+
+        features.fill(world.rank, world.size, report)
+    world.any(True)  # wait for the shares of the others
+    return features
 
 
 def _evaluate_and_report(trainer: Trainer) -> TrainResult:

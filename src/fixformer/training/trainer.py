@@ -4,16 +4,18 @@ Legend: B clips of this process, C colours, T frames, H height, W width, K class
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fixformer.config import ClipSpec, Stage
+from fixformer.config import Augment, ClipSpec, Stage
 from fixformer.config.schema import PositiveInt, coerce, load
-from fixformer.data.clips.mixing import mix_batch, soft_targets
+from fixformer.data.clips.mixing import Mixed, mix_batch, soft_targets
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, train_loader
 from fixformer.data.loading.datasets import TrainBatch
@@ -29,13 +31,14 @@ from fixformer.runtime.seeds import generator
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.checkpoint_store import CheckpointStore, Snapshot
 from fixformer.training.display import Display
+from fixformer.training.frozen_features import FeatureBatch, FrozenFeatures, FrozenLoader
 from fixformer.training.learner import Learner
 from fixformer.training.log import RunLog
 from fixformer.training.loss import soft_cross_entropy
 from fixformer.training.meter import Meter
 from fixformer.training.optim import set_rate
 from fixformer.training.run_record import RunRecord
-from fixformer.training.schedule import learning_rate
+from fixformer.training.schedule import phase_rate
 
 
 @dataclass
@@ -61,7 +64,10 @@ class Position:
 
 
 class Trainer:
-    """One run on one process, from its current position to its end."""
+    """One run on one process, from its current position to its end.
+
+    `features`, of the frozen image network, are what the first `frozen_epochs` are trained on.
+    """
 
     def __init__(
         self,
@@ -73,7 +79,9 @@ class Trainer:
         world: World,
         display: Display,
         stop: StopRequest,
+        features: FrozenFeatures | None = None,
     ) -> None:
+        self.features = features
         self.record, self.config = record, record.config
         self.index, self.learner, self.readers = index, learner, readers
         self.world, self.display, self.stop = world, display, stop
@@ -82,7 +90,7 @@ class Trainer:
         self.meter = Meter()
         self._saved_at = time.monotonic()
         self._log: RunLog | None = None
-        self._loader: tuple[Stage, TrainLoader] | None = None
+        self._loader: tuple[Stage, bool, TrainLoader | FrozenLoader] | None = None
 
     def resume(self, info: CheckpointInfo, state: dict[str, Any]) -> None:
         """Continue from a checkpoint's `config.json` and `train.json`; its tensors are restored by the learner."""
@@ -132,31 +140,38 @@ class Trainer:
         """The epoch being trained; the last one when all are done."""
         return min(self.position.epoch, self.config.epochs - 1)
 
-    def loader(self) -> TrainLoader:
-        """The loader of the current stage; its workers live as long as the stage."""
+    def loader(self) -> TrainLoader | FrozenLoader:
+        """The loader of the current stage or phase; its workers live as long as that."""
         epoch = self._current_epoch
-        stage = self.config.stage_of(epoch)
-        if self._loader is None or self._loader[0] != stage:
-            loader = train_loader(
-                self.index.split("train"),
-                self._clip_of(epoch),
-                self.config.data,
-                batch_size=self._batch_size(epoch),
-                seed=self.config.seed,
-                reader=self.readers["train"],
-                **self.world.loader_options(),
-            )
-            self._loader = (stage, loader)
-        return self._loader[1]
+        stage, is_frozen = self.config.stage_of(epoch), epoch < self.config.frozen_epochs
+        if self._loader is None or self._loader[:2] != (stage, is_frozen):
+            options = {"batch_size": self._batch_size(epoch), "seed": self.config.seed}
+            loader: TrainLoader | FrozenLoader
+            if is_frozen:
+                assert self.features is not None
+                loader = FrozenLoader(self.features, **options, rank=self.world.rank, world=self.world.size)
+            else:
+                loader = train_loader(
+                    self.index.split("train"),
+                    self._clip_of(epoch),
+                    self.config.data,
+                    reader=self.readers["train"],
+                    **options,
+                    **self.world.loader_options(),
+                )
+            self._loader = (stage, is_frozen, loader)
+        return self._loader[2]
 
     def _run_epoch(self) -> None:
         """The remaining batches of an epoch; saves and logs in between."""
         position, save = self.position, self.config.save
         loader, batch_size = self.loader(), self._batch_size(self.position.epoch)
+        self.learner.freeze_stem(position.epoch < self.config.frozen_epochs)
         self.learner.model.train()
-        for batch in self.meter.timed(loader.epoch(position.epoch, position.batch)):
+        batches: Iterator[TrainBatch | FeatureBatch] = loader.epoch(position.epoch, position.batch)
+        for batch in self.meter.timed(batches):
             epoch = position.epoch + position.batch / loader.steps
-            rate = learning_rate(self.config.optim, self.config.epochs, epoch)
+            rate = phase_rate(self.config.optim, self.config.epochs, self.config.frozen_epochs, epoch)
             set_rate(self.learner.optimiser, rate)
             self.meter.add(self.train_step(batch), batch.index_B, batch_size)
             position.step += 1
@@ -174,13 +189,10 @@ class Trainer:
             if stop:
                 raise self.stop.interruption(f"stopped and saved at step {position.step}; resume with --resume.")
 
-    def train_step(self, batch: TrainBatch) -> Tensor:
+    def train_step(self, batch: TrainBatch | FeatureBatch) -> Tensor:
         """One update; returns the mean loss of this process."""
         step, device, seed = self.position.step, self.world.device, self.config.seed
-        clip = self._clip_of(self._current_epoch)
-        mixed = mix_batch(
-            batch.inputs(clip, device), batch.labels_B.to(device), clip.augment, generator(seed, step, "mix")
-        )
+        mixed = self._mixed(batch, generator(seed, step, "mix"))
         targets_BK = soft_targets(mixed, len(self.index.labels), self.config.smoothing)
         total = torch.zeros((), device=device)
         count = len(targets_BK)
@@ -200,6 +212,13 @@ class Trainer:
         self.learner.apply_gradients(step)
         return total
 
+    def _mixed(self, batch: TrainBatch | FeatureBatch, rng: np.random.Generator) -> Mixed:
+        """The clips of a batch with mixup and cutmix, which mix pixels: features stay as they are."""
+        clip, labels_B = self._clip_of(self._current_epoch), batch.labels_B.to(self.world.device)
+        if isinstance(batch, FeatureBatch):
+            return mix_batch(batch.features_BTHWC, labels_B, Augment(), rng)
+        return mix_batch(batch.inputs(clip, self.world.device), labels_B, clip.augment, rng)
+
     def _log_step(self, epoch: float, rate: float) -> None:
         bad = self.meter.first_not_finite()
         samples = self.index.split("train")
@@ -213,7 +232,7 @@ class Trainer:
             )
         self._write_row("step", epoch=round(epoch, 6), lr=rate, seconds=self._seconds(), **self.meter.row(self.world))
 
-    def _log_problems(self, batch: TrainBatch) -> None:
+    def _log_problems(self, batch: TrainBatch | FeatureBatch) -> None:
         for problem in batch.problems:
             if self._log is not None:
                 self._log.write("problem", self.position.step, **asdict(problem))

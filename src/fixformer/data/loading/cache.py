@@ -206,7 +206,7 @@ def fill_cache(
     with _unwritable():
         make_output(home, "cache")
     _remove_abandoned(home)
-    digests = _digests(samples, home, workers)
+    digests = content_digests(samples, home, workers)
     known = _read_shards(home)
     missing = [(digest, s) for digest, s in zip(digests, samples, strict=True) if digest and digest not in known]
     if missing:  # a cache that is read only serves those who need nothing new from it
@@ -309,7 +309,7 @@ def _entry(digest: str, offset: int, shape: Sequence[int], fps: float | None, ch
     return CacheEntry(digest, int(offset), (count, height, width), fps and float(fps), int(np.uint32(check)))
 
 
-def _digests(samples: Sequence[Sample], home: Path, workers: int) -> list[str | None]:
+def content_digests(samples: Sequence[Sample], home: Path, workers: int) -> list[str | None]:
     """Of each sample's content and part; None if the file cannot be read. Unchanged files are not read again."""
     memory = _read_json(home / "files.json")
     stamps = {}

