@@ -20,7 +20,7 @@ from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.registry import model_setting_types
-from fixformer.models.weights.lite0 import load_lite0_stem
+from fixformer.models.weights.image_network import load_lite0_stem
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.distributed import World, choose_device, join_world
 from fixformer.runtime.files import check_writable, claim_output, require_outside_runs
