@@ -26,6 +26,7 @@ from fixformer.cli.arguments import (
     DataSettings,
     Device,
     Directory,
+    Minutes,
     Model,
     ModelOverrides,
     NewDirectory,
@@ -116,13 +117,15 @@ def train(
     resume: bool = False,
     fork: bool = False,
     shard: bool = False,
+    minutes: Minutes | None = None,
     dry_run: bool = False,
     json: bool = False,
 ) -> None:
-    """Train a model with a recipe and evaluate it.
+    """Train a model with a recipe, or with what suits your own videos, and evaluate it.
 
     Args:
-        recipe: a recipe, see `fixformer recipes`, or a data set in any layout that `fixformer check` accepts.
+        recipe: a data set in any layout that `fixformer check` accepts, for which everything that is not given is chosen
+            and explained, or a recipe, see `fixformer recipes`.
         settings: settings of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
         data: the data set, a directory or an annotation file.
         output: directory of the run; by default runs/RECIPE.
@@ -130,6 +133,7 @@ def train(
         resume: continue from the newest checkpoint in the output directory.
         fork: resume although the config has changed.
         shard: divide weights and optimiser state between processes (FSDP, under torchrun).
+        minutes: that training on a data set without a recipe should take; 15 if not given.
         dry_run: only print the resolved config, the steps and the estimated memory and time.
         json: print JSON.
     """
@@ -139,11 +143,14 @@ def train(
 
     overrides = words_to_settings(settings)
     if dry_run:
-        planned = plan(recipe, data=data, output=output, init=init, shard=shard, **overrides)
+        planned = plan(recipe, data=data, output=output, init=init, shard=shard, minutes=minutes, **overrides)
         _print_once(planned.to_json() if json else planned)
         return
-    result = run(recipe, data=data, output=output, init=init, resume=resume, fork=fork, shard=shard, **overrides)
+    options = {"data": data, "output": output, "init": init, "resume": resume, "fork": fork, "shard": shard}
+    result = run(recipe, **options, minutes=minutes, **overrides)
     _print_once(result.to_json() if json else result.evaluation)
+    if not json and _is_main():
+        note(printable(result.next_steps()))
 
 
 @commands.add("recipes")

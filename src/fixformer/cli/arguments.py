@@ -18,6 +18,7 @@ _GIVEN = Expect("a path", bool)  # an empty text, such as an unset variable of a
 Number = Annotated[int, "NUMBER"]
 Pixels = Annotated[int, "PIXELS"]
 Seconds = Annotated[float, "SECONDS"]
+Minutes = Annotated[float, "MINUTES"]
 Directory = Annotated[Path, "DIRECTORY"]
 NewDirectory = Annotated[str, "DIRECTORY", _GIVEN]
 File = Annotated[Path, "FILE"]

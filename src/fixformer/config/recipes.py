@@ -66,6 +66,38 @@ def demo() -> TrainConfig:
 
 
 @recipe
+def auto() -> TrainConfig:
+    """Your own videos: what `fixformer train DIR` starts from; it chooses the rest and says why.
+
+    fixformer_lite, 8 frames of 128 pixels, from public image weights (extra "pretrained"). How frames become square,
+    the phases and the number of epochs follow from the videos, the machine and --minutes (docs/own_videos.md).
+    Cost: as many minutes as asked for. Hardware: any. Expected: depends on your data.
+    Command: fixformer train videos
+    """
+    return TrainConfig(
+        model="fixformer_lite",
+        model_settings={"dropout": 0.3, "drop_path": 0.1},
+        data=DataConfig(cache="auto", workers=0),
+        clip=ClipSpec(
+            frames=8,
+            size=128,
+            keep_frames=32,
+            keep_short_side=128,
+            # of EfficientNet-Lite0, which was trained on (bytes - 127) / 128
+            mean=(127 / 255,) * 3,
+            std=(128 / 255,) * 3,
+            augment=Augment(jitter=(128, 160), reach=0.6, warp=0.2, colour=0.4, span=0.8),
+        ),
+        epochs=20,
+        batch_size=16,
+        smoothing=0.1,
+        ema=0.998,
+        optim=OptimConfig(lr=1e-3, warmup_epochs=0.5, clip_norm=1.0, stem_scale=0.3, stem_frozen=3),
+        eval=EvalConfig(views="2x1"),
+    )
+
+
+@recipe
 def folder() -> TrainConfig:
     """Fine-tune on your own class folders, DIR/{train,val}/CLASS/*.mp4 or DIR/CLASS/*.mp4.
 

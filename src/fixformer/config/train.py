@@ -200,9 +200,7 @@ class TrainConfig(Settings):
 
     def _check_frozen(self) -> None:
         if self.frozen_epochs > self.epochs:
-            raise SettingsConflict(
-                f"frozen_epochs={self.frozen_epochs} is more than epochs={self.epochs}; lower it."
-            )
+            raise SettingsConflict(f"frozen_epochs={self.frozen_epochs} is more than epochs={self.epochs}; lower it.")
         if self.stages or self.run.shard:
             other = "stages" if self.stages else "run.shard=true"
             raise SettingsConflict(f"frozen_epochs={self.frozen_epochs} cannot be combined with {other}; drop one.")

@@ -1,17 +1,20 @@
 """`fixformer train`: from a recipe, a data set and overrides to a trained checkpoint."""
 
 import os
+import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from fixformer.config import TrainConfig
-from fixformer.config.overrides import apply_overrides
+from fixformer.config.overrides import apply_overrides, resolve
 from fixformer.config.recipes import RECIPES, get_recipe
-from fixformer.config.schema import add_once, check_path, checked
+from fixformer.config.schema import add_once, between, check_path, checked, coerce, setting_types
+from fixformer.data.audit.facts import survey
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import SettingsConflict, UnknownName, UserError
@@ -28,6 +31,7 @@ from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.checkpoint_store import CheckpointStore, read_state, read_tensors
+from fixformer.training.choose import MINUTES, Choice, choose
 from fixformer.training.display import make_display
 from fixformer.training.frozen_features import FrozenFeatures
 from fixformer.training.initialise import build_model, check_batch_division, check_stage_sizes, load_initial_weights
@@ -37,6 +41,9 @@ from fixformer.training.plan import Plan, make_plan
 from fixformer.training.run_notes import run_notes
 from fixformer.training.run_record import RUN_FILE, RunRecord
 from fixformer.training.trainer import Trainer
+
+AUTO = "auto"  # the recipe of a data set that is given in the place of a recipe
+Minutes = Annotated[float, between(0.1, 100_000)]
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,11 @@ class TrainResult:
     def to_json(self) -> dict[str, Any]:
         return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json()}
 
+    def next_steps(self) -> str:
+        """Where the report is, and the commands that use the model."""
+        home = shlex.quote(str(self.output))
+        return f"report: {home}/evaluation/report.html\nuse it: fixformer predict {home} VIDEO; fixformer serve {home}"
+
 
 @checked
 def train(
@@ -62,22 +74,29 @@ def train(
     resume: bool = False,
     fork: bool = False,
     shard: bool = False,
+    minutes: Minutes | None = None,
     **overrides: Any,
 ) -> TrainResult:
     """Train a model and evaluate it.
 
     Args:
-        recipe: a name of `fixformer.config.recipes`, a config, or a data set for the recipe "folder".
+        recipe: a name of `fixformer.config.recipes`, a config, or a data set, for which everything that is not given is
+            chosen (recipe "auto").
         data: directory or annotation file; needed unless the recipe is a data set.
         output: directory of the run; by default `runs/RECIPE`.
         init: checkpoint or weight file with initial weights.
         resume: continue from the newest checkpoint in `output`; start from the beginning if there is none yet.
         fork: resume although the config has changed.
         shard: divide weights and optimiser state between processes (FSDP, under torchrun).
+        minutes: that a run of the recipe "auto" should take; 15 if not given.
         overrides: any setting of the config by its name, such as `epochs=10`, `lr=1e-3`, `size=64`, `depth=4`.
     """
     config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
     index = load_checked_index(config)
+    choice = choose_the_rest(config, index, {"init": init, **overrides}, minutes, resume=resume)
+    if choice is not None:
+        config = choice.config
+        note(printable(str(choice)))
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -88,10 +107,14 @@ def train(
         return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
 
 
-def plan(recipe: str | Path | TrainConfig = "folder", **settings: Any) -> Plan:
+def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None = None, **settings: Any) -> Plan:
     """The config, steps, estimated memory and time of `train` with the same arguments; trains nothing."""
     config = resolve_config(recipe, **settings)
     index = load_checked_index(config)
+    given = {name: value for name, value in settings.items() if name not in ("data", "output", "shard")}
+    if choice := choose_the_rest(config, index, given, coerce(minutes, Minutes | None, "minutes"), resume=False):
+        config = choice.config
+        note(printable(str(choice)))
     choose_device(config.run.device, 0)
     if config.init:
         load_initial_weights(build_model(config, len(index.labels)), config.init, index.labels)
@@ -118,7 +141,7 @@ def resolve_config(
         found = _data_set(recipe)
         if data is not None and Path(data) != found:
             raise SettingsConflict(f"two data sets, {str(recipe)!r} and data={str(data)!r}; give one, or a recipe.")
-        recipe, data = "folder", found
+        recipe, data = AUTO, found
     config = recipe if isinstance(recipe, TrainConfig) else get_recipe(str(recipe))
     named = {"data.path": data, "output": output, "init": init, "run.shard": shard or None}
     given: dict[str, Any] = {name: str(value) for name, value in named.items() if value is not None}
@@ -132,6 +155,30 @@ def resolve_config(
     require_outside_runs(home)
     claim_output(home, config.data.path, "train")
     return replace(config, output=home)
+
+
+def choose_the_rest(
+    config: TrainConfig, index: Index, given: Mapping[str, Any], minutes: float | None, *, resume: bool
+) -> Choice | None:
+    """For the recipe "auto": what was not given is chosen, or taken from the run that is resumed."""
+    if config.recipe != AUTO:
+        if minutes is not None:
+            raise SettingsConflict(
+                f"minutes={minutes:g} is for `fixformer train DIR`; recipe {config.recipe} has epochs."
+            )
+        return None
+    given = {name: value for name, value in given.items() if value is not None}
+    stored = RunRecord.read(Path(config.output)) if resume else None
+    if stored is not None and stored.config.recipe == AUTO:
+        kept = apply_overrides(stored.config, given, model_setting_types)
+        return Choice(replace(kept, output=config.output, data=replace(kept.data, path=config.data.path)), [], 0)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            f"{config.data.path}: under torchrun, give a recipe and its settings, such as `train folder --data DIR`; "
+            "the choice is made for one process."
+        )
+    names = {resolve(name, model_setting_types(config.model), setting_types(TrainConfig)) for name in given}
+    return choose(config, names, survey(index, config.data), MINUTES if minutes is None else minutes)
 
 
 def _data_set(name: str | Path) -> Path:
