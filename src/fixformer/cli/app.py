@@ -124,8 +124,8 @@ def train(
     """Train a model with a recipe, or with what suits your own videos, and evaluate it.
 
     Args:
-        recipe: a data set in any layout that `fixformer check` accepts, for which everything that is not given is chosen
-            and explained, or a recipe, see `fixformer recipes`.
+        recipe: a data set in any layout that `fixformer check` accepts, for which everything that is not given is
+            chosen and explained, or a recipe, see `fixformer recipes`.
         settings: settings of the recipe as name=value, such as epochs=10 lr=1e-3 size=64 depth=4.
         data: the data set, a directory or an annotation file.
         output: directory of the run; by default runs/RECIPE.
@@ -146,11 +146,21 @@ def train(
         planned = plan(recipe, data=data, output=output, init=init, shard=shard, minutes=minutes, **overrides)
         _print_once(planned.to_json() if json else planned)
         return
-    options = {"data": data, "output": output, "init": init, "resume": resume, "fork": fork, "shard": shard}
-    result = run(recipe, **options, minutes=minutes, **overrides)
+    result = run(
+        recipe,
+        data=data,
+        output=output,
+        init=init,
+        resume=resume,
+        fork=fork,
+        shard=shard,
+        minutes=minutes,
+        **overrides,
+    )
     _print_once(result.to_json() if json else result.evaluation)
     if not json and _is_main():
-        note(printable(result.next_steps()))
+        for line in result.next_steps():
+            note(printable(line))
 
 
 @commands.add("recipes")

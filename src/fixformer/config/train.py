@@ -204,10 +204,6 @@ class TrainConfig(Settings):
         if self.stages or self.run.shard:
             other = "stages" if self.stages else "run.shard=true"
             raise SettingsConflict(f"frozen_epochs={self.frozen_epochs} cannot be combined with {other}; drop one.")
-        if self.data.cache is None or self.data.location is not None:
-            raise SettingsConflict(
-                f"frozen_epochs={self.frozen_epochs} keeps features in the cache, which is off; set cache=auto."
-            )
 
     @property
     def batch_sizes(self) -> set[int]:

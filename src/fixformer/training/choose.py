@@ -6,7 +6,7 @@ seconds an epoch, then everything. How many epochs fit is computed from the spee
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,15 +62,12 @@ class Choice:
     reasons: list[Reason]
     minutes: float
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """What is printed."""
         if not self.reasons:
-            return "with the settings that were chosen when the run began"
-        return "\n".join(
-            [
-                f"chosen for about {max(1, round(self.minutes))} minutes on this machine:",
-                *map("  {}".format, self.reasons),
-            ]
-        )
+            return ["with the settings that were chosen when the run began"]
+        title = f"chosen for about {max(1, round(self.minutes))} minutes on this machine:"
+        return [title, *(f"  {reason}" for reason in self.reasons)]
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class _Choosing:
     """A config in the making: what the user gave stays, everything else may be chosen, with a reason."""
 
     config: TrainConfig
-    given: Collection[str]
+    given: Set[str]
     reasons: list[Reason] = field(default_factory=list)
 
     def set(self, settings: Mapping[str, Any], why: str, change: str) -> None:
@@ -98,9 +95,7 @@ class _Choosing:
                 self.reasons.append(Reason(settings, why, change))
 
 
-def choose(
-    config: TrainConfig, given: Collection[str], facts: SetFacts, minutes: float, rates: Rates | None = None
-) -> Choice:
+def choose(config: TrainConfig, given: Set[str], facts: SetFacts, minutes: float, rates: Rates | None = None) -> Choice:
     """The run for a data set.
 
     Args:
@@ -114,9 +109,10 @@ def choose(
     _choose_model(making, facts)
     _choose_shape(making, facts)
     if facts.largest_class >= UNBALANCED * max(1, facts.smallest_class):
-        why = f"the smallest class has {facts.smallest_class} videos, the largest {facts.largest_class}: drawn equally often"
+        sizes = f"the smallest class has {facts.smallest_class} videos, the largest {facts.largest_class}"
+        why = f"{sizes}: each is drawn equally often"
         making.set({"data.balance": "classes"}, why, "balance=none")
-    batch = next((size for size in (16, 8, 4) if facts.train_videos >= 20 * size), min(2, facts.train_videos))
+    batch = next((size for size in (16, 8, 4) if facts.train_videos >= 10 * size), min(2, facts.train_videos))
     making.set({"batch_size": batch}, "", "")
     if choose_device(making.config.run.device, 0).type == "cpu" and batch > 2 and _is_lite(making.config):
         # the largest tensors of two clips are below 32 MB, from where glibc gives memory back and asks for it again

@@ -32,8 +32,13 @@ def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
     model = create_model(config.model, **complete_model_settings(config, num_classes))
     if config.frozen_epochs and not isinstance(getattr(model, "patch_embed", None), Lite0Stem):
         raise SettingsConflict(
-            f"frozen_epochs={config.frozen_epochs} needs a pre-trained stem, which {config.model} does not have; use "
+            f"frozen_epochs={config.frozen_epochs} needs stem=lite0, which {config.model} has not; use "
             "model=fixformer_lite or frozen_epochs=0."
+        )
+    # not a matter of the config itself: a checkpoint does not keep where the cache was
+    if config.frozen_epochs and config.data.cache is None:
+        raise SettingsConflict(
+            f"frozen_epochs={config.frozen_epochs} keeps features in the cache, which is off; set cache=auto."
         )
     return model
 

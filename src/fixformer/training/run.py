@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,10 +58,11 @@ class TrainResult:
     def to_json(self) -> dict[str, Any]:
         return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json()}
 
-    def next_steps(self) -> str:
+    def next_steps(self) -> list[str]:
         """Where the report is, and the commands that use the model."""
         home = shlex.quote(str(self.output))
-        return f"report: {home}/evaluation/report.html\nuse it: fixformer predict {home} VIDEO; fixformer serve {home}"
+        report = self.output / "evaluation" / "report.html"
+        return [f"report: {report}", f"use it: fixformer predict {home} VIDEO, or fixformer serve {home}"]
 
 
 @checked
@@ -96,7 +97,7 @@ def train(
     choice = choose_the_rest(config, index, {"init": init, **overrides}, minutes, resume=resume)
     if choice is not None:
         config = choice.config
-        note(printable(str(choice)))
+        print_lines(choice.lines())
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -114,7 +115,7 @@ def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None =
     given = {name: value for name, value in settings.items() if name not in ("data", "output", "shard")}
     if choice := choose_the_rest(config, index, given, coerce(minutes, Minutes | None, "minutes"), resume=False):
         config = choice.config
-        note(printable(str(choice)))
+        print_lines(choice.lines())
     choose_device(config.run.device, 0)
     if config.init:
         load_initial_weights(build_model(config, len(index.labels)), config.init, index.labels)
@@ -155,6 +156,11 @@ def resolve_config(
     require_outside_runs(home)
     claim_output(home, config.data.path, "train")
     return replace(config, output=home)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        note(printable(line))
 
 
 def choose_the_rest(

@@ -1,4 +1,4 @@
-"""What `fixformer train DIR` looks at before it chooses: how many videos of which classes, their shapes, where they move.
+"""What `fixformer train DIR` looks at before it chooses: numbers of videos and classes, shapes, where things move.
 
 Legend: T frames, H rows, W columns.
 """
@@ -57,7 +57,7 @@ class SetFacts:
     unreadable: int = 0
 
     def square_crop(self) -> tuple[float | None, str]:
-        """Where a square crop of the frames should be (`ClipSpec.focus`), or None if it would lose something; and why."""
+        """Where a square crop of the frames should be (`ClipSpec.focus`), None if it would lose something; and why."""
         ratios = [look.ratio for look in (*self.train_looks, *self.eval_looks)]
         if not ratios:
             return None, "no video could be looked at"
@@ -104,8 +104,8 @@ def _looks(samples: Sequence[Sample], data: DataConfig) -> Iterator[Look | None]
 
 def look_at(sample: Sample, data: DataConfig) -> Look:
     """The shape of a video, and where it moves."""
-    options = {"start": sample.start, "end": sample.end, "backend": data.backend, "damaged": data.damaged}
-    with open_frames(sample.path, LOOK, **options) as source:
+    part = {"start": sample.start, "end": sample.end}
+    with open_frames(sample.path, LOOK, **part, backend=data.backend, damaged=data.damaged) as source:
         grey_THW = source.get_frames(range(len(source))).mean(-1)
     height, width = grey_THW.shape[1:]
     change_HW = np.square(grey_THW - grey_THW.mean(0)).mean(0)

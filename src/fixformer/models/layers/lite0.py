@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 (after Tan and Le, 2019): a small image network whose public weights start a video model.
 
 MBConv blocks without squeeze-and-excitation, ReLU6 throughout. Batch normalisation with frozen statistics is an affine
-map of each channel, so it is part of the convolutions here (`models/weights/image_network.py` folds it in): that is exactly
-what the published network computes, with half as many passes over memory.
+map of each channel, so it is part of the convolutions here (`models/weights/image_network.py` folds it in): that is
+exactly what the published network computes, with half as many passes over memory.
 
 Shapes: N frames of any clips, B clips, T frames, C channels, H rows, W columns.
 """
