@@ -66,7 +66,8 @@ class SetFacts:
         if max(ratios) / min(ratios) > ALIKE:
             return None, f"the videos have different shapes, width / height from {min(ratios):.2f} to {max(ratios):.2f}"
         inside = np.mean([_inside(look) for look in self.train_looks], 0)
-        best = int(inside.argmax())
+        good = np.flatnonzero(inside >= inside.max() - 0.005)  # of places that are as good the one in the middle
+        best = int(good[len(good) // 2])
         shape = "wide" if ratios[0] > 1 else "tall"
         if inside[best] < ENOUGH:
             return (
