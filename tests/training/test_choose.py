@@ -40,11 +40,11 @@ def test_every_choice_has_a_reason_and_a_way_out() -> None:
     choice = chosen(facts())
     assert choice.config.model == "fixformer_lite"
     assert (choice.config.clip.fit, choice.config.clip.focus) == ("crop", 0.5)
-    assert choice.config.frozen_epochs == 9
-    assert 5 <= choice.config.epochs - choice.config.frozen_epochs <= 8
+    assert choice.config.frozen_epochs == 5
+    assert choice.config.epochs - choice.config.frozen_epochs == 5
     assert choice.minutes <= 15
     text = lines(choice)
-    for words in ("model=fixformer_lite", "fit=crop focus=0.5", "frozen_epochs=9", "otherwise epochs=N or --minutes N"):
+    for words in ("model=fixformer_lite", "fit=crop focus=0.5", "frozen_epochs=5", "otherwise epochs=N or --minutes N"):
         assert words in text
 
 
@@ -62,7 +62,7 @@ def test_the_run_fits_the_minutes(videos: int, minutes: float) -> None:
 def test_more_minutes_are_more_epochs_up_to_an_end() -> None:
     epochs = [chosen(facts(), minutes).config.epochs for minutes in (3, 15, 60, 6000)]
     assert epochs == sorted(epochs)
-    assert epochs[-1] == 9 + choosing.MOST_EPOCHS
+    assert epochs[-1] == 5 + choosing.MOST_EPOCHS
 
 
 def test_a_slow_machine_keeps_the_image_network_frozen() -> None:

@@ -26,9 +26,11 @@ from fixformer.training.learner import FromFeatures, stem_of
 MINUTES = 15.0
 # Of the minutes: the rest is for decoding, for scoring on the way and for what a few steps cannot tell.
 USABLE = 0.75
-# The frozen phase came to its end within 8 epochs on LSA64 (23 signs, 690 videos: 87.8 % after 4, 89.1 % after 8 and
-# 12), which is 350 steps; with fewer videos an epoch has fewer steps.
-FROZEN_STEPS, FROZEN_DRAWS, MOST_FROZEN = 350, 4, 40
+# The frozen phase is nearly at its end after 4 epochs of 43 steps on LSA64 (23 signs, 690 videos: 87.8 % after 4, 89.1 %
+# after 8 and 12), while the epochs of everything after it add 4 points more; with fewer videos an epoch has fewer steps.
+FROZEN_STEPS, FROZEN_DRAWS, MOST_FROZEN = 200, 4, 40
+# Largest shares of the time for that phase and for computing its features.
+FROZEN_SHARE, FEATURE_SHARE = 0.3, 0.1
 # More epochs of everything no longer helped there; two are the least that could.
 MOST_EPOCHS, LEAST_EPOCHS = 40, 2
 # A class that is this many times larger than another would be guessed far too often.
@@ -159,8 +161,8 @@ def _choose_epochs(making: _Choosing, facts: SetFacts, minutes: float, rates: Ra
     frozen_epoch, whole_epoch = videos / rates.frozen, videos / rates.whole
     spent = 0.0
     if _is_lite(making.config) and making.config.pretrained:
-        frozen = max(2, min(MOST_FROZEN, -(-FROZEN_STEPS // steps), int(0.4 * seconds / frozen_epoch)))
-        draws = max(1, min(FROZEN_DRAWS, frozen, int(0.2 * seconds * rates.features / videos)))
+        frozen = max(2, min(MOST_FROZEN, -(-FROZEN_STEPS // steps), int(FROZEN_SHARE * seconds / frozen_epoch)))
+        draws = max(1, min(FROZEN_DRAWS, frozen, int(FEATURE_SHARE * seconds * rates.features / videos)))
         spent = draws * videos / rates.features + frozen * frozen_epoch
     whole = min(MOST_EPOCHS, int((seconds - spent) / whole_epoch))
     why = f"an epoch takes {whole_epoch:.0f} s"
