@@ -181,6 +181,35 @@ def _run(run: dict[str, Any], kind: str) -> list[str]:
     return [what, run["clips"], f"{run['minutes']:.0f}", f"{score:.1%}", protocol]
 
 
+def own_videos(table: str) -> Callable[[dict[str, Any]], str]:
+    """The runs of one table of docs/own_videos.md."""
+
+    def write(result: dict[str, Any]) -> str:
+        rows = [
+            [
+                f"`{run['run']}`",
+                "; ".join(
+                    [
+                        f"`{run['model']}`",
+                        *([f"from `{run['init']}`"] if run["init"] else []),
+                        *map(_short, run["unlike_recipe"]),
+                    ]
+                ),
+                f"{run['frozen_epochs']} + {run['epochs'] - run['frozen_epochs']}",
+                f"{run['minutes']:.1f}",
+                f"**{run['video_top1']:.1%}**",
+                run["protocol_line"],
+            ]
+            for run in result["runs"]
+            if run["table"] == table
+        ]
+        return markdown(
+            ["run", "model and settings", "epochs, frozen + all", "minutes", "video top-1", "protocol"], rows
+        )
+
+    return write
+
+
 def _short(change: str) -> str:
     name, values = change.split(": ", 1)
     return f"{name.rpartition('.')[2]} {values.rpartition(' -> ')[2]}"
@@ -195,6 +224,7 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),
+    **{f"own_{name}": (own_videos(name), ["own_videos"]) for name in ("tuning", "signs", "few", "auto", "blocks")},
 }
 
 

@@ -161,6 +161,27 @@ def lsa64() -> TrainConfig:
     return replace(config, data=data, epochs=48, optim=optim)
 
 
+@recipe
+def lsa64_lite() -> TrainConfig:
+    """LSA64, all 64 signs, from public image weights; trained on signers 1-8, tested on the unseen signers 9-10.
+
+    With recording_set=1 --init runs/lsa64_lite the 23 one-handed signs. Settings chosen on signers 7-8.
+    Cost: about an hour on one CPU core, resumable. Hardware: any. Expected: see docs/own_videos.md.
+    Command: fixformer train lsa64_lite --data lsa64
+    """
+    config = auto()
+    return replace(
+        config,
+        data=replace(config.data, kind="lsa64"),
+        clip=replace(config.clip, focus=0.38, mean=(0.498,) * 3, std=(0.502,) * 3),
+        epochs=14,
+        frozen_epochs=5,
+        frozen_draws=2,
+        micro_batch=2,
+        eval=EvalConfig(views="2x1", every=2),
+    )
+
+
 def _sgd(lr: float, weight_decay: float, warmup_lr: float) -> OptimConfig:
     """The optimiser of the paper and of the released code."""
     return OptimConfig(

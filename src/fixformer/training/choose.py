@@ -26,8 +26,8 @@ from fixformer.training.learner import FromFeatures, stem_of
 MINUTES = 15.0
 # Of the minutes: the rest is for decoding, for scoring on the way and for what a few steps cannot tell.
 USABLE = 0.75
-# The frozen phase is nearly at its end after 4 epochs of 43 steps on LSA64 (23 signs, 690 videos: 87.8 % after 4, 89.1 %
-# after 8 and 12), while the epochs of everything after it add 4 points more; with fewer videos an epoch has fewer steps.
+# The frozen phase is nearly at its end after 4 epochs of 43 steps on LSA64 (23 signs, 690 videos: 87.8 % after 4,
+# 89.1 % after 8 and 12), and the epochs of everything after it add 4 points; with fewer videos an epoch is fewer steps.
 FROZEN_STEPS, FROZEN_DRAWS, MOST_FROZEN = 200, 4, 40
 # Largest shares of the time for that phase and for computing its features.
 FROZEN_SHARE, FEATURE_SHARE = 0.3, 0.1
