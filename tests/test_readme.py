@@ -89,11 +89,12 @@ def test_commands_for_other_machines_are_understood(
     monkeypatch.chdir(tmp_path)
     seen: list[TrainConfig] = []
 
-    def resolve(recipe: str, *, resume: bool = False, fork: bool = False, **settings: Any) -> None:
+    def resolve(recipe: str, *, resume: bool = False, fork: bool = False, folds: int = 0, **settings: Any) -> None:
         seen.append(resolve_config(recipe, **settings))
         raise SystemExit(0)
 
     (tmp_path / "videos").mkdir()
+    monkeypatch.setattr("fixformer.training.cross_validation.cross_validate", resolve)
     monkeypatch.setattr("fixformer.training.run.train", resolve)
     monkeypatch.setattr("fixformer.training.run.plan", resolve)
     with pytest.raises(SystemExit) as stopped:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fixformer.evaluation.evaluate import evaluate
     from fixformer.evaluation.predictor import load, predict
     from fixformer.models.registry import create_model, list_models
+    from fixformer.training.cross_validation import cross_validate
     from fixformer.training.run import train
 
 
@@ -36,6 +37,7 @@ __version__ = _installed_version()
 
 _MODULES = {
     "create_model": "fixformer.models.registry",
+    "cross_validate": "fixformer.training.cross_validation",
     "evaluate": "fixformer.evaluation.evaluate",
     "list_models": "fixformer.models.registry",
     "load": "fixformer.evaluation.predictor",
@@ -43,7 +45,7 @@ _MODULES = {
     "train": "fixformer.training.run",
 }
 
-__all__ = ["__version__", "create_model", "evaluate", "list_models", "load", "predict", "train"]
+__all__ = ["__version__", "create_model", "cross_validate", "evaluate", "list_models", "load", "predict", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,8 @@ def with_later_settings(stored: dict[str, Any]) -> dict[str, Any]:
     """Settings that came after format 1 are written with their defaults, which change nothing."""
     stored |= {"pretrained": True, "frozen_epochs": 0, "frozen_draws": 4}
     stored["optim"] |= {"stem_scale": 1.0, "stem_frozen": 0}
-    stored["data"] |= {"cache_gb": 20.0}
+    stored["data"] |= {"cache_gb": 20.0, "balance": "none", "fold": None}
+    stored["eval"] |= {"baselines": False}
     return stored
 
 

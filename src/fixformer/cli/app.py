@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from io import TextIOWrapper, UnsupportedOperation
 from types import TracebackType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fixformer import __version__
 from fixformer.cli import bench_verbs, data_verbs
@@ -118,6 +118,7 @@ def train(
     fork: bool = False,
     shard: bool = False,
     minutes: Minutes | None = None,
+    folds: Number | None = None,
     dry_run: bool = False,
     json: bool = False,
 ) -> None:
@@ -133,7 +134,8 @@ def train(
         resume: continue from the newest checkpoint in the output directory.
         fork: resume although the config has changed.
         shard: divide weights and optimiser state between processes (FSDP, under torchrun).
-        minutes: that training on a data set without a recipe should take; 15 if not given.
+        minutes: that training on a data set without a recipe should take; 15 if not given. With folds, each of them.
+        folds: train and score so many times, each time holding out another part, by group where groups are known.
         dry_run: only print the resolved config, the steps and the estimated memory and time.
         json: print JSON.
     """
@@ -146,18 +148,25 @@ def train(
         planned = plan(recipe, data=data, output=output, init=init, shard=shard, minutes=minutes, **overrides)
         _print_once(planned.to_json() if json else planned)
         return
-    result = run(
-        recipe,
-        data=data,
-        output=output,
-        init=init,
-        resume=resume,
-        fork=fork,
-        shard=shard,
-        minutes=minutes,
+    options: dict[str, Any] = {
+        "data": data,
+        "output": output,
+        "init": init,
+        "resume": resume,
+        "fork": fork,
+        "minutes": minutes,
         **overrides,
-    )
-    _print_once(result.to_json() if json else result.evaluation)
+    }
+    if folds is not None:
+        from fixformer.training.cross_validation import cross_validate
+
+        if shard:
+            raise SettingsConflict(f"--shard needs torchrun, under which --folds {folds} cannot run; leave one out.")
+        all_folds = cross_validate(recipe, folds=folds, **options)
+        _print_once(all_folds.to_json() if json else all_folds)
+        return
+    result = run(recipe, shard=shard, **options)
+    _print_once(result.to_json() if json else result)
     if not json and _is_main():
         for line in result.next_steps():
             note(printable(line))

@@ -23,12 +23,14 @@ class EvalConfig(Settings):
         aggregate: sum the "logits" of the views, or average their "probabilities".
         batch_size: videos at a time.
         every: epochs between evaluations during training; 0 evaluates at the end only.
+        baselines: after training, also score linear classifiers on pixels and on image features; a minute at most.
     """
 
     views: Views = "1x1"
     aggregate: Aggregate = "logits"
     batch_size: BatchSize = 8
     every: Count = 1
+    baselines: bool = False
 
 
 def parse_views(text: str) -> tuple[int, int]:

@@ -93,7 +93,7 @@ def auto() -> TrainConfig:
         smoothing=0.1,
         ema=0.998,
         optim=OptimConfig(lr=1e-3, warmup_epochs=0.5, clip_norm=1.0, stem_scale=0.3, stem_frozen=3),
-        eval=EvalConfig(views="2x1"),
+        eval=EvalConfig(views="2x1", baselines=True),
     )
 
 
@@ -115,7 +115,7 @@ def folder() -> TrainConfig:
         smoothing=0.1,
         ema=0.999,
         optim=OptimConfig(lr=2e-4, layer_decay=0.75, warmup_epochs=3, clip_norm=1.0),
-        eval=EvalConfig(views="2x3"),
+        eval=EvalConfig(views="2x3", baselines=True),
     )
 
 

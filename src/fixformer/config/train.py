@@ -239,8 +239,9 @@ def check_device(name: str) -> None:
 
 # Settings that a resumed run may change: where and how fast it runs, not what it computes.
 FREE_TO_CHANGE = (
-    *("output", "log_steps", "save", "eval.every", "eval.batch_size", "run.device", "run.compile", "run.shard"),
-    *("run.threads", "run.checkpointing", "data.path", "data.videos", "data.workers", "data.prefetch", "data.cache"),
+    *("output", "log_steps", "save", "eval.every", "eval.batch_size", "eval.baselines"),
+    *("run.device", "run.compile", "run.shard", "run.threads", "run.checkpointing"),
+    *("data.path", "data.videos", "data.workers", "data.prefetch", "data.cache"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fixformer.evaluation.baselines import Baselines
 from fixformer.evaluation.result import Evaluation
 from fixformer.runtime.figures import drawable, new_figure, png_bytes
 
@@ -55,6 +56,21 @@ def training_chart(rows: Rows) -> bytes | None:
     rate.set_ylabel("learning rate")
     right.plot([row["epoch"] for row in scores], [row["video_top1"] for row in scores], "o-", color="#a53b3b")
     right.set(xlabel="epoch", ylabel="validation video top-1", ylim=(0, 1))
+    return png_bytes(figure)
+
+
+def learning_chart(baselines: Baselines) -> bytes:
+    """Accuracy of a linear classifier over the number of training videos; the band spans the draws."""
+    points = baselines.curve
+    videos = [point.videos for point in points]
+    figure, axes = new_figure()
+    axes.fill_between(videos, [point.low for point in points], [point.high for point in points], alpha=0.2)
+    axes.plot(videos, [point.accuracy for point in points], "o-", color="#3b6ea5")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(videos, [str(number) for number in videos])
+    axes.minorticks_off()
+    title = f"linear classifier on {baselines.curve_of}"
+    axes.set(xlabel="training videos", ylabel="accuracy", ylim=(0, 1), title=title)
     return png_bytes(figure)
 
 

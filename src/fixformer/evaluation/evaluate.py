@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from math import prod
@@ -11,27 +12,38 @@ from typing import Any
 from fixformer.config import Aggregate, DataConfig, EvalConfig, parse_views
 from fixformer.config.data import Workers
 from fixformer.config.eval import BatchSize, Views
-from fixformer.config.schema import check_path, checked, dump, load
+from fixformer.config.schema import check_path, checked, coerce, dump, load
 from fixformer.config.train import Device
 from fixformer.data.listing import UNLABELLED, Index, Sample
 from fixformer.data.loading import VideoReader, index_of, reader_for
 from fixformer.errors import InputError, UserError, shown
+from fixformer.evaluation.baselines import Baselines
 from fixformer.evaluation.charts import Rows
+from fixformer.evaluation.metrics import Metrics
 from fixformer.evaluation.report import write_report
-from fixformer.evaluation.result import Evaluation, summarise
+from fixformer.evaluation.result import Evaluation, Failure, Protocol, VideoScore, from_videos, summarise
 from fixformer.evaluation.scoring import require_scores, score_split
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.models.cost import require_forward_memory
 from fixformer.runtime.console import note
 from fixformer.runtime.distributed import SINGLE_PROCESS, World, join_world
-from fixformer.runtime.files import check_writable, claim_output, make_output, write_json, write_text
+from fixformer.runtime.files import (
+    check_writable,
+    claim_output,
+    make_output,
+    read_json,
+    read_records,
+    write_json,
+    write_text,
+)
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import NEVER_STOP, StopRequest
 
 # Settings of the training data that do not apply to another data set; the others, such as the decoder, do.
-LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache")
+LOCATION_SETTINGS = ("path", "kind", "videos", "labels", "cache", "fold")
+EVALUATION_FILE, PREDICTIONS_FILE = "evaluation.json", "predictions.jsonl"
 
 
 @checked
@@ -188,14 +200,45 @@ def evaluate_model(
     return summarise(scores, index, split, info, config, data)
 
 
-def write_evaluation(evaluation: Evaluation, output: Path, *, log: Rows | None = None) -> None:
-    """Write evaluation.json, predictions.jsonl, report.html and its charts; `log`: rows of the run, for its curves."""
+def write_evaluation(
+    evaluation: Evaluation,
+    output: Path,
+    *,
+    log: Rows | None = None,
+    baselines: Callable[[], Baselines | None] | None = None,
+) -> Baselines | None:
+    """Write evaluation.json, predictions.jsonl, report.html and its charts, and baselines.json.
+
+    Args:
+        log: rows of the run, for its curves.
+        baselines: computes them, once the scores are safe.
+    """
     rows = "".join(json.dumps(asdict(video), allow_nan=False) + "\n" for video in evaluation.videos)
+    found = None
     try:
         make_output(output, "eval")
-        write_json(output / "evaluation.json", evaluation.to_json())
-        write_text(output / "predictions.jsonl", rows)
-        write_report(evaluation, output, log=log)
+        write_json(output / EVALUATION_FILE, evaluation.to_json())
+        write_text(output / PREDICTIONS_FILE, rows)
+        try:
+            found = baselines() if baselines else None
+            if found:
+                write_json(output / "baselines.json", found.to_json())
+        finally:
+            write_report(evaluation, output, log=log, baselines=found)
     except UserError:
         note(f"not written: {evaluation}")  # scoring may have taken hours
         raise
+    return found
+
+
+def read_evaluation(directory: Path) -> Evaluation:
+    """What `write_evaluation` wrote; a `UserError` if it is missing or damaged."""
+    values = coerce(read_json(directory / EVALUATION_FILE), dict, EVALUATION_FILE)
+    protocol = load(Protocol, values.get("protocol", {}), "protocol")
+    labels = list(coerce(values.get("labels"), tuple[str, ...], "labels"))
+    failures = [load(Failure, failure, "failures") for failure in coerce(values.get("failures"), list, "failures")]
+    videos = list(read_records(directory / PREDICTIONS_FILE, VideoScore))
+    is_known = all(0 <= number < len(labels) for video in videos for number in (video.label, video.predicted))
+    if len(videos) != protocol.scored or not videos or not is_known:
+        raise InputError(f"{directory / PREDICTIONS_FILE} is damaged; evaluate again.")
+    return from_videos(load(Metrics, values.get("metrics", {}), "metrics"), protocol, labels, failures, videos)

@@ -4,7 +4,8 @@ from base64 import b64encode
 from html import escape
 from pathlib import Path
 
-from fixformer.evaluation.charts import Rows, confusion_chart, recall_chart, training_chart
+from fixformer.evaluation.baselines import Baselines
+from fixformer.evaluation.charts import Rows, confusion_chart, learning_chart, recall_chart, training_chart
 from fixformer.evaluation.result import Evaluation
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.figures import can_draw, optional
@@ -15,16 +16,24 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 h1{font-size:1.5rem} h2{font-size:1.15rem;margin-top:2rem} img{max-width:100%}
 table{border-collapse:collapse} td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}
 .big{font-size:2rem;font-weight:600} .small{color:#666;font-size:.85rem} code{font-size:.85rem}
+.warning{border-left:4px solid #c60;padding-left:.8rem}
 """
 
 
 def write_report(
-    evaluation: Evaluation, output: Path, *, log: Rows | None = None, title: str = "Evaluation", extra: str = ""
+    evaluation: Evaluation,
+    output: Path,
+    *,
+    log: Rows | None = None,
+    baselines: Baselines | None = None,
+    title: str = "Evaluation",
+    extra: str = "",
 ) -> Path:
     """report.html and its charts as PNG files; charts that cannot be drawn are left out.
 
     Args:
         log: rows of the run's log, for the training curves.
+        baselines: linear classifiers on the same videos.
         extra: HTML that is appended to the page.
     """
     charts: dict[str, bytes] = {}
@@ -32,13 +41,15 @@ def write_report(
         note('the report has no charts; install matplotlib: pip install "fixformer[plots]"')
     else:
         with optional("the charts of the report"):
-            charts = _charts(evaluation, log)
+            charts = _charts(evaluation, log, baselines)
             for name, png in charts.items():
                 with replacing(output / f"{name}.png") as temporary:
                     temporary.write_bytes(png)
     titles = {"curves": "Training", "confusion": "Confusion matrix", "classes": "Classes"}
-    images = "".join(f"<h2>{titles[name]}</h2>{embedded(png, titles[name])}" for name, png in charts.items())
-    body = _metrics(evaluation) + images + _mistakes(evaluation) + _failures(evaluation) + extra
+    drawn = [(titles[name], charts[name]) for name in titles if name in charts]
+    images = "".join(f"<h2>{name}</h2>{embedded(png, name)}" for name, png in drawn)
+    compared = _baselines(baselines, evaluation, charts.get("learning")) if baselines else ""
+    body = _metrics(evaluation) + compared + images + _mistakes(evaluation) + _failures(evaluation) + extra
     head = f'<meta charset="utf-8"><title>{text(title)}</title><style>{STYLE}</style>'
     path = output / "report.html"
     write_text(
@@ -52,9 +63,11 @@ def text(value: object) -> str:
     return escape(printable(str(value)))
 
 
-def _charts(evaluation: Evaluation, log: Rows | None) -> dict[str, bytes]:
+def _charts(evaluation: Evaluation, log: Rows | None, baselines: Baselines | None) -> dict[str, bytes]:
     curves = training_chart(log) if log else None
     charts = {"curves": curves} if curves else {}
+    if baselines:
+        charts["learning"] = learning_chart(baselines)
     return {**charts, "confusion": confusion_chart(evaluation), "classes": recall_chart(evaluation)}
 
 
@@ -67,10 +80,28 @@ def _metrics(evaluation: Evaluation) -> str:
         ("top-5, clips", m.clip_top5),
     ]
     table = "".join(f"<tr><td>{name}</td><td>{value:.2%}</td></tr>" for name, value in rows)
+    warning = f"<p class=warning>{text(evaluation.warning)}</p>" if evaluation.warning else ""
     return (
-        f'<p class="big">{m.video_top1:.2%} <span class="small">top-1 of {protocol.scored} videos '
+        f'{warning}<p class="big">{m.video_top1:.2%} <span class="small">top-1 of {protocol.scored} videos '
         f"({protocol.listed} listed)</span></p><table>{table}</table>"
         f'<p class="small">{text(protocol)}<br>{text(protocol.model)}, step {protocol.step}</p>'
+    )
+
+
+def _baselines(baselines: Baselines, evaluation: Evaluation, curve: bytes | None) -> str:
+    """What the model adds to a linear classifier, and whether more videos would help."""
+    names = {"linear classifier on pixels": baselines.pixels, "linear classifier on image features": baselines.features}
+    rows = "".join(
+        f"<tr><td>{name}</td><td>{value:.1%}</td></tr>"
+        for name, value in {**names, "this model": evaluation.metrics.video_top1}.items()
+        if value is not None
+    )
+    remarks = "<br>".join(map(text, baselines.remarks()))
+    return (
+        f"<h2>What the model adds</h2><table>{rows}</table>"
+        + (f'<p class="small">{remarks}</p>' if remarks else "")
+        + f"<h2>Would more videos help?</h2><p>{text(baselines.more_videos)}.</p>"
+        + (embedded(curve, "Learning curve") if curve else "")
     )
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import av
+import torch
 
 from fixformer.config import ClipSpec, DataConfig, EvalConfig
 from fixformer.data.listing import Index
+from fixformer.evaluation.chance import chance_warning
 from fixformer.evaluation.metrics import (
     Metrics,
     class_recall,
@@ -23,6 +25,7 @@ from fixformer.runtime.console import printable
 
 # Failures that are printed; the JSON has all.
 MOST_FAILURES = 10
+MOST_MISTAKES = 10  # pairs of classes that are listed
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,12 @@ class Evaluation:
         """Everything but `videos`, which are written to a file of their own."""
         values = asdict(self)
         del values["videos"]
-        return {"protocol_line": str(self.protocol), **values}
+        return {"protocol_line": str(self.protocol), "warning": self.warning, **values}
+
+    @property
+    def warning(self) -> str | None:
+        """That the score is not better than chance, and what to try."""
+        return chance_warning(self.confusion, self.metrics.video_top1)
 
     def __str__(self) -> str:
         m = self.metrics
@@ -112,6 +120,8 @@ class Evaluation:
         ]
         if len(self.failures) > MOST_FAILURES:
             lines.append(f"  and {len(self.failures) - MOST_FAILURES} more, see `failures` in the JSON")
+        if self.warning:
+            lines.append(self.warning)
         return "\n".join(map(printable, lines))
 
 
@@ -144,13 +154,36 @@ def summarise(
         confusion=matrix_KK.tolist(),
         mistakes=[
             Mistake(labels[found.label], labels[found.taken_for], [samples[i].path for i in found.videos])
-            for found in worst_confusions(scores)
+            for found in worst_confusions(scores, MOST_MISTAKES)
         ],
         failures=[
             *(Failure(problem.path, problem.message) for problem in scores.problems),
             *(Failure(sample.path, "no such file") for sample in missing),
         ],
         videos=_video_scores(scores, [sample.path for sample in samples], config),
+    )
+
+
+def from_videos(
+    metrics: Metrics, protocol: Protocol, labels: list[str], failures: list[Failure], videos: list[VideoScore]
+) -> Evaluation:
+    """An evaluation with what can be counted from the predictions."""
+    confusion = [[0] * len(labels) for _ in labels]
+    mistakes: dict[tuple[int, int], list[str]] = {}
+    for video in videos:
+        confusion[video.label][video.predicted] += 1
+        if video.label != video.predicted:
+            mistakes.setdefault((video.label, video.predicted), []).append(video.path)
+    worst = sorted(mistakes.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_MISTAKES]
+    return Evaluation(
+        metrics=metrics,
+        protocol=protocol,
+        labels=labels,
+        recall=class_recall(torch.tensor(confusion)),
+        confusion=confusion,
+        mistakes=[Mistake(labels[label], labels[taken_for], files) for (label, taken_for), files in worst],
+        failures=failures,
+        videos=videos,
     )
 
 

@@ -26,7 +26,7 @@ from fixformer.data.listing import Sample
 from fixformer.data.loading import VideoReader
 from fixformer.data.loading.cache import content_digests
 from fixformer.data.loading.datasets import Problem, TrainClips, collate_train
-from fixformer.data.loading.order import RandomAccess, Visit, WorkerSlot, batches_per_epoch
+from fixformer.data.loading.order import VideoOrder, Visit, WorkerSlot, batches_per_epoch
 from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import WriteError, cache_directory, make_output, replacing
@@ -157,15 +157,17 @@ class FrozenFeatures:
 class FrozenLoader:
     """Batches of features; as `TrainLoader`, in the same order."""
 
-    def __init__(self, features: FrozenFeatures, *, batch_size: int, seed: int, rank: int, world: int) -> None:
-        self.features, self.batch_size, self.seed = features, batch_size, seed
+    def __init__(
+        self, features: FrozenFeatures, order: VideoOrder, *, batch_size: int, seed: int, rank: int, world: int
+    ) -> None:
+        self.features, self.order, self.batch_size, self.seed = features, order, batch_size, seed
         self.slot = WorkerSlot(rank, world)
         self.steps = batches_per_epoch(len(features.samples), batch_size, world)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[FeatureBatch]:
         """The batches of one epoch, without the first `start`."""
         samples, own = self.features.samples, self.batch_size // self.slot.world
-        visits = RandomAccess(len(samples)).train(self.seed, epoch, start, self.batch_size, self.slot)
+        visits = self.order.train(self.seed, epoch, start, self.batch_size, self.slot)
         indices = [visit.index for visit in visits]
         for begin in range(0, len(indices), own):
             part = indices[begin : begin + own]

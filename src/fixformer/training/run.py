@@ -18,6 +18,7 @@ from fixformer.data.audit.facts import survey
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
 from fixformer.errors import SettingsConflict, UnknownName, UserError
+from fixformer.evaluation.baselines import Baselines, compute_baselines
 from fixformer.evaluation.evaluate import evaluate_model, labelled_samples, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
@@ -54,9 +55,15 @@ class TrainResult:
     config: TrainConfig
     steps: int
     evaluation: Evaluation
+    baselines: Baselines | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json()}
+        baselines = self.baselines.to_json() if self.baselines else None
+        return {"output": str(self.output), "steps": self.steps, **self.evaluation.to_json(), "baselines": baselines}
+
+    def __str__(self) -> str:
+        lines = self.baselines.lines(self.evaluation.metrics.video_top1) if self.baselines else ()
+        return "\n".join([str(self.evaluation), *lines])
 
     def next_steps(self) -> list[str]:
         """Where the report is, and the commands that use the model."""
@@ -98,6 +105,11 @@ def train(
     if choice is not None:
         config = choice.config
         print_lines(choice.lines())
+    return train_resolved(config, index, resume=resume, fork=fork)
+
+
+def train_resolved(config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> TrainResult:
+    """`train` with a config and an index in which nothing is left to choose."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -347,6 +359,26 @@ def _evaluate_and_report(trainer: Trainer) -> TrainResult:
             stop=trainer.stop,
         )
     home = Path(config.output)
+    found = None
     if world.is_main:
-        write_evaluation(evaluation, home / "evaluation", log=read_log(home / "log.jsonl"))
-    return TrainResult(home, config, trainer.position.step, evaluation)
+        compute = (lambda: _baselines(trainer)) if config.eval.baselines and config.data.location is None else None
+        rows = read_log(home / "log.jsonl")
+        found = write_evaluation(evaluation, home / "evaluation", log=rows, baselines=compute)
+    return TrainResult(home, config, trainer.position.step, evaluation, found)
+
+
+def _baselines(trainer: Trainer) -> Baselines | None:
+    """Linear classifiers on the videos of a run."""
+    index, config, split = trainer.index, trainer.config, trainer.index.eval_split
+    with progress("linear classifiers to compare with") as report:
+        return compute_baselines(
+            index.split("train"),
+            index.split(split),
+            len(index.labels),
+            config.clip,
+            (trainer.readers["train"], trainer.readers[split]),
+            seed=config.seed,
+            device=trainer.world.device,
+            progress=report,
+            stop=trainer.stop,
+        )

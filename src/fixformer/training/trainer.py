@@ -19,6 +19,7 @@ from fixformer.data.clips.mixing import Mixed, mix_batch, soft_targets
 from fixformer.data.listing import Index
 from fixformer.data.loading import VideoReader, train_loader
 from fixformer.data.loading.datasets import TrainBatch
+from fixformer.data.loading.from_config import training_order
 from fixformer.data.loading.loaders import TrainLoader
 from fixformer.errors import Interrupted, NotFinite, UserError
 from fixformer.evaluation.metrics import compute_metrics
@@ -149,7 +150,8 @@ class Trainer:
             loader: TrainLoader | FrozenLoader
             if is_frozen:
                 assert self.features is not None
-                loader = FrozenLoader(self.features, **options, rank=self.world.rank, world=self.world.size)
+                order = training_order(self.index.split("train"), self.config.data)
+                loader = FrozenLoader(self.features, order, **options, rank=self.world.rank, world=self.world.size)
             else:
                 loader = train_loader(
                     self.index.split("train"),

@@ -1,6 +1,7 @@
 """Class folders: `train/class/*.mp4` and `val/class/*.mp4`, or one folder of classes split by seed and group."""
 
 import os
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from fixformer.data.listing.find_files import walk_folders
@@ -40,6 +41,8 @@ def _load(root: Path, options: IndexOptions, kind: str, suffixes: frozenset[str]
             for split, folder in folders.items()
             for sample in _of_split(root, folder, split, labels, suffixes, ignored)
         ]
+        groups = _groups(root, samples)
+        samples = [replace(sample, group=groups.get(sample.id)) for sample in samples]
     else:
         train = folders.get("train", root)
         labels = names or _classes_of(train)

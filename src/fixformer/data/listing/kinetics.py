@@ -76,7 +76,9 @@ def _sample(row: Row, number: dict[str, int], table: Table) -> Sample:
     if name and name not in number:
         raise ListingError(f"label {name!r} in {table.path} is not in the list of {len(number)} labels.")
     stem = clip_name(row["youtube_id"], start, end)
-    return Sample(f"{stem}.mp4", number[name] if name else UNLABELLED, split, stem, start, end)
+    label = number[name] if name else UNLABELLED
+    # clips cut from one video belong together
+    return Sample(f"{stem}.mp4", label, split, stem, start, end, group=row["youtube_id"])
 
 
 def _repeated_split(files: list[Path], tables: list[Table]) -> str | None:

@@ -42,19 +42,24 @@ def split_by_seed(
 ) -> list[Sample]:
     """Samples with their split set. With groups, no group is divided; without, every class is, in proportion."""
     grouped = [replace(s, group=groups.get(s.id, s.group)) for s in samples]
-    if any(s.group is not None for s in grouped):
-        ungrouped = [s.id for s in grouped if s.group is None]
-        if ungrouped:
-            raise ListingError(
-                f"{len(ungrouped)} of {len(grouped)} videos have no group, first {ungrouped[0]!r}; "
-                "give every video a group or none."
-            )
+    if require_all_or_no_groups(grouped):
         held_out = _held_out_groups(grouped, seed, val_fraction)
         result = [replace(s, split="val" if s.group in held_out else "train") for s in grouped]
         problems += _uncovered(result)
         return result
     held_out = _held_out_ids(grouped, seed, val_fraction)
     return [replace(s, split="val" if s.id in held_out else "train") for s in grouped]
+
+
+def require_all_or_no_groups(samples: list[Sample]) -> bool:
+    """Whether groups are known; a `ListingError` if only those of some videos are."""
+    ungrouped = [s.id for s in samples if s.group is None]
+    if 0 < len(ungrouped) < len(samples):
+        raise ListingError(
+            f"{len(ungrouped)} of {len(samples)} videos have no group, first {ungrouped[0]!r}; "
+            "give every video a group or none."
+        )
+    return bool(samples) and not ungrouped
 
 
 def _held_out_groups(samples: list[Sample], seed: int, val_fraction: float) -> set[str]:

@@ -2,8 +2,9 @@
 
 1. `from_config.py` makes of a `DataConfig` the index, a reader, an order and a loader.
 2. `order.py` says which videos a worker reads, and when: `RandomAccess` for files, cached videos and videos in shards
-   on disk. `shard_stream.py` does so for shards that are read from front to back, and brings the bytes along. Both give
-   `Visit(index, content)`; `table.py` holds the samples that the index refers to.
+   on disk, `BalancedClasses` for the same in a balanced order. `shard_stream.py` does so for shards that are read from
+   front to back, and brings the bytes along. All give `Visit(index, content)`; `table.py` holds the samples that the
+   index refers to.
 3. `reader.py` opens the sample's path, or its bytes, as frames; `cache.py` opens frames that were decoded before.
 4. `datasets.py` makes an augmented clip of the frames (`TrainClips`), or all views (`TestVideos`), with `data/clips`,
    and decides what happens to an unreadable video.

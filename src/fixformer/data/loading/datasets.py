@@ -1,7 +1,8 @@
 """Training clips and test videos with all their views, as bytes.
 
-Everything random follows from (seed, epoch, video id). An unreadable training video is an error or, if so configured,
-a recorded replacement; an unreadable test video is a recorded failure and never replaced.
+Everything random follows from (seed, epoch, video id), and the draw if an epoch visits a video again. An unreadable
+training video is an error or, if so configured, a recorded replacement; an unreadable test video is a recorded failure
+and never replaced.
 
 Legend: B clips or videos, V views, C colours, T frames, H height, W width.
 """
@@ -132,7 +133,7 @@ class TrainClips:
         rng = generator(self.seed, epoch, sample.id, "replace")
         for other in rng.permutation(same_class[same_class != visit.index])[:REPLACEMENTS].tolist():
             try:
-                item = self._read(epoch, Visit(other))
+                item = self._read(epoch, Visit(other, draw=visit.draw))
             except UNREADABLE:
                 continue
             item.problem = Problem(sample.id, sample.path, message, self.table.id(other))
@@ -143,7 +144,8 @@ class TrainClips:
         sample = self.table[visit.index]
 
         def make(frames: FrameSource) -> tuple[Tensor, Box]:
-            return make_train_clip(frames, self.spec, generator(self.seed, epoch, sample.id))
+            again = (visit.draw,) if visit.draw else ()
+            return make_train_clip(frames, self.spec, generator(self.seed, epoch, sample.id, *again))
 
         clip_CTHW, box = _read_video(self.reader, sample, visit, make)
         return TrainItem(clip_CTHW, box, visit.index, sample.label, None)

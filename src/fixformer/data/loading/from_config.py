@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config import ClipSpec, DataConfig
+from fixformer.config.data import parse_fold
 from fixformer.config.location import PLACE, shard_file
 from fixformer.data.listing import Index, Sample, load_index
+from fixformer.data.listing.folds import folds
 from fixformer.data.listing.shards import is_shard_set
 from fixformer.data.loading.cache import CachedReader, CacheUnwritable, fill_cache
 from fixformer.data.loading.datasets import TestVideos, TrainClips
 from fixformer.data.loading.loaders import TrainLoader, ViewLoader
-from fixformer.data.loading.order import RandomAccess, VideoOrder
+from fixformer.data.loading.order import BalancedClasses, RandomAccess, VideoOrder
 from fixformer.data.loading.reader import DecodingReader, VideoReader
 from fixformer.data.loading.shard_stream import ShardStream
 from fixformer.errors import SettingsConflict, UserError
@@ -22,7 +24,7 @@ from fixformer.runtime.progress import Report
 def index_of(data: DataConfig, **options: Any) -> Index:
     """The index a `DataConfig` describes; shards that are read from elsewhere need not be beside it."""
     options.setdefault("require_files", data.location is None)
-    return load_index(
+    index = load_index(
         data.path,
         kind=data.kind,
         videos=data.videos,
@@ -32,6 +34,10 @@ def index_of(data: DataConfig, **options: Any) -> Index:
         recording_set=data.recording_set,
         **options,
     )
+    if data.fold is None:
+        return index
+    number, count = parse_fold(data.fold)
+    return folds(index, count, data.split_seed)[number - 1]
 
 
 def reader_for(samples: list[Sample], spec: ClipSpec, data: DataConfig, progress: Report | None = None) -> VideoReader:
@@ -57,6 +63,13 @@ def order_for(samples: list[Sample], data: DataConfig) -> VideoOrder:
     """Any order, or that of the shards at `data.location`."""
     check_location(data)
     return RandomAccess(len(samples)) if data.location is None else ShardStream(samples, data.location)
+
+
+def training_order(samples: list[Sample], data: DataConfig) -> VideoOrder:
+    """As `order_for`, with the classes balanced if so configured."""
+    if data.balance == "classes":
+        return BalancedClasses([sample.label for sample in samples])
+    return order_for(samples, data)
 
 
 def check_location(data: DataConfig) -> None:
@@ -97,7 +110,7 @@ def train_loader(
     reader = reader or reader_for(samples, spec, data)
     clips = TrainClips(samples, spec, seed=seed, reader=reader, unreadable=data.unreadable_train)
     options = {"batch_size": batch_size, "workers": data.workers, "prefetch": data.prefetch, **place}
-    return TrainLoader(clips, order_for(samples, data), **options)
+    return TrainLoader(clips, training_order(samples, data), **options)
 
 
 def view_loader(

@@ -91,7 +91,8 @@ class TrainLoader:
         digest = order_digest(map(table.__getitem__, range(len(table))))
         counts = {"samples": len(table), "batch_size": items.batch_size, "seed": items.clips.seed}
         readers = {"readers": f"{items.world} x {self._workers}"} if items.order.depends_on_workers else {}
-        return {**counts, "order": digest, **readers}
+        balance = {"balance": items.order.balance} if items.order.balance != "none" else {}
+        return {**counts, "order": digest, **readers, **balance}
 
 
 class ViewLoader:

@@ -8,10 +8,11 @@ part of every global batch: the global batches are the same for any number of pr
 read from front to back divide an epoch differently, see `shard_stream`. A test pass visits every video exactly once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 from torch.utils.data import get_worker_info
 
 from fixformer.errors import SettingsConflict, UserError
@@ -20,10 +21,14 @@ from fixformer.runtime.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The next video to read: its place in the list of samples and, if it has already been read, its bytes."""
+    """The next video to read: its place in the list of samples and, if it has already been read, its bytes.
+
+    `draw` counts how often the epoch has visited the video before: another draw is another augmentation.
+    """
 
     index: int
     content: bytes | None = None
+    draw: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class VideoOrder(Protocol):
 
     depends_on_workers: bool
     """Whether another number of processes or workers gives other training batches."""
+    balance: str
+    """As `DataConfig.balance`."""
 
     def train(self, seed: int, epoch: int, start: int, batch_size: int, slot: WorkerSlot) -> Iterator[Visit]:
         """The training videos of one worker, from batch `start` on; `batch_size` is that of all processes together."""
@@ -85,17 +92,24 @@ class RandomAccess:
     """Videos that can be read in any order: files, cached videos, videos in shards on a local disk."""
 
     depends_on_workers = False
+    balance = "none"
 
     def __init__(self, videos: int) -> None:
         self.videos = videos
 
     def train(self, seed: int, epoch: int, start: int, batch_size: int, slot: WorkerSlot) -> Iterator[Visit]:
         steps, own = batches_per_epoch(self.videos, batch_size, slot.world), batch_size // slot.world
-        order = generator(seed, epoch, "order").permutation(self.videos)
+        index, draw = self.epoch(seed, epoch)
         for step in slot.batches(start, steps):
             begin = step * batch_size + slot.rank * own
-            for index in order[begin : begin + own].tolist():
-                yield Visit(index)
+            part = slice(begin, begin + own)
+            for number, again in zip(index[part].tolist(), draw[part].tolist(), strict=True):
+                yield Visit(number, draw=again)
+
+    def epoch(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """The videos of an epoch in order, and how often each has been visited before in it."""
+        order = generator(seed, epoch, "order").permutation(self.videos)
+        return order, np.zeros_like(order)
 
     def test(self, batch_size: int, slot: WorkerSlot) -> Iterator[Visit]:
         """Videos are dealt out to the processes one by one, so their numbers differ by at most one."""
@@ -103,3 +117,30 @@ class RandomAccess:
         for batch in slot.batches(0, -(-len(own) // batch_size)):
             for index in own[batch * batch_size : (batch + 1) * batch_size]:
                 yield Visit(index)
+
+
+class BalancedClasses(RandomAccess):
+    """Every class equally often in an epoch, which stays as long as the list of samples.
+
+    A small class is visited several times, each time with another augmentation; a large one in part, another in every
+    epoch.
+    """
+
+    balance = "classes"
+
+    def __init__(self, labels: Sequence[int]) -> None:
+        super().__init__(len(labels))
+        label_N = np.array(labels, np.int64)
+        self._members = [np.flatnonzero(label_N == label) for label in np.unique(label_N)]
+
+    def epoch(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        rng, classes = generator(seed, epoch, "balance"), len(self._members)
+        share, rest = divmod(self.videos, classes)
+        # what cannot be divided goes to other classes in every epoch
+        counts = share + (rng.permutation(classes) < rest)
+        index = np.concatenate(
+            [np.resize(rng.permutation(own), count) for own, count in zip(self._members, counts, strict=True)]
+        )
+        draw = np.concatenate([np.arange(count) // len(own) for own, count in zip(self._members, counts, strict=True)])
+        order = rng.permutation(self.videos)
+        return index[order], draw[order]

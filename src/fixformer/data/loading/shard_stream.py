@@ -37,6 +37,7 @@ class ShardStream:
     """
 
     depends_on_workers = True
+    balance = "none"
 
     def __init__(self, samples: Sequence[Sample], location: str) -> None:
         members = [parse_member(sample.path) for sample in samples]
