@@ -177,7 +177,7 @@ def test_any_data_set_stands_in_the_place_of_a_recipe(motions: Path) -> None:
     for path in (motions, Path("index.csv"), Path("train.txt")):
         for given in (path, str(path), f"./{path}" if not path.is_absolute() else str(path)):
             config = resolve_config(given)
-            assert (config.recipe, Path(config.data.path)) == ("folder", path)
+            assert (config.recipe, Path(config.data.path)) == ("auto", path)
     assert resolve_config("index.csv", data="index.csv").data.path == "index.csv"
     with pytest.raises(SettingsConflict, match=r"index\.csv.*train\.txt"):
         resolve_config("index.csv", data="train.txt")

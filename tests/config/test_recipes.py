@@ -9,9 +9,9 @@ from fixformer.config.recipes import RECIPES, describe_recipe, get_recipe
 from fixformer.errors import UnknownName
 from fixformer.models.registry import create_model
 
-LSA64 = {"lsa64", "lsa64_all"}
+LSA64 = {"lsa64", "lsa64_all", "lsa64_lite"}
 PAPER = {"ssv2", "k400", "k600", "ssv2_released", "k400_released", "k600_released"}
-NAMES = {"demo", "folder", "images", *LSA64, *PAPER}
+NAMES = {"auto", "demo", "folder", "images", *LSA64, *PAPER}
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -21,7 +21,8 @@ def test_a_recipe_is_complete(name: str) -> None:
     assert config.recipe == name
     text = describe_recipe(name)
     assert all(word in text for word in ("Cost:", "Hardware:", "Expected:", "Command:"))
-    assert re.search(rf"fixformer train {name}\b", text)
+    # a data set stands in the place of the recipe "auto"
+    assert re.search(rf"fixformer train {'videos' if name == 'auto' else name}\b", text)
 
 
 def test_all_of_them_are_there() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from fixformer.data.loading.datasets import collate_train
+from fixformer.data.loading.order import RandomAccess, Visit
 from fixformer.errors import Interrupted, SettingsConflict
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.frozen_features import FrozenFeatures, FrozenLoader
@@ -57,23 +59,15 @@ def features_of(settings: dict[str, Any]) -> tuple[FrozenFeatures, torch.nn.Modu
 def test_features_and_pixels_give_the_same_scores(lite: dict[str, Any], tmp_path: Path) -> None:
     features, model = features_of({**lite, "output": tmp_path / "run"})
     features.fill(0, 1)
-    loader = FrozenLoader(features, batch_size=4, seed=0, rank=0, world=1)
+    loader = FrozenLoader(features, RandomAccess(len(features.samples)), batch_size=4, seed=0, rank=0, world=1)
     batch = next(loader.epoch(1))
-    clips = [features.clips.item(1, visit) for visit in _visits(batch.index_B.tolist())]
-    from fixformer.data.loading.datasets import collate_train
-
+    clips = [features.clips.item(1, visit) for visit in map(Visit, batch.index_B.tolist())]
     pixels = collate_train(clips).inputs(features.spec)
     with torch.no_grad():
         from_pixels, from_features = model(pixels), FromFeatures(model)(batch.features_BTHWC)  # type: ignore[arg-type]
     # half precision has 11 bits
     torch.testing.assert_close(from_features, from_pixels, rtol=5e-3, atol=5e-3)
     assert batch.labels_B.tolist() == [clip.label for clip in clips]
-
-
-def _visits(indices: list[int]) -> list[Any]:
-    from fixformer.data.loading.order import Visit
-
-    return [Visit(index) for index in indices]
 
 
 def test_every_draw_is_stored_once_and_found_again(lite: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:

@@ -107,10 +107,10 @@ def test_an_output_without_permission(run: Run, tmp_path: Path) -> None:
         run()
 
 
-def test_a_directory_is_a_folder_recipe(motions: Path, tmp_path: Path) -> None:
+def test_a_directory_is_the_recipe_auto(motions: Path, tmp_path: Path) -> None:
     data = folder_set(tmp_path / "set", motions, {"train": ["a", "b"], "val": ["a", "b"]})
     config = resolve_config(str(data))
-    assert (config.recipe, config.data.path, config.output) == ("folder", str(data), "runs/folder")
+    assert (config.recipe, config.data.path, config.output) == ("auto", str(data), "runs/auto")
 
 
 def test_a_plan_sees_the_mistakes_that_a_run_would_meet(settings: dict[str, Any], tmp_path: Path) -> None:

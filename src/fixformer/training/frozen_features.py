@@ -29,7 +29,7 @@ from fixformer.data.loading.datasets import Problem, TrainClips, collate_train
 from fixformer.data.loading.order import VideoOrder, Visit, WorkerSlot, batches_per_epoch
 from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.runtime.console import note, printable
-from fixformer.runtime.files import WriteError, cache_directory, make_output, replacing
+from fixformer.runtime.files import WriteError, cache_directory, make_output, replacing, require_regular
 from fixformer.runtime.progress import Report
 
 FORMAT = 1
@@ -137,6 +137,8 @@ class FrozenFeatures:
             path = self._path(*key)
             count = len(self._videos(key[1]))
             is_whole = self.is_stored and path.is_file() and path.stat().st_size == count * self._clip_bytes
+            if is_whole:
+                require_regular(path)
             self._maps[key] = np.memmap(path, np.uint8, "r").reshape(count, -1) if is_whole else None
         rows = self._maps[key]
         if rows is None:
