@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from fixformer.data.audit.differences import split_differences
 from fixformer.data.audit.duplicates import Duplicates, SampleGroup
 from fixformer.data.audit.probe import FileProbe
 from fixformer.data.clips.sampling import part_problem
@@ -41,6 +42,9 @@ def find_issues(index: Index, probes: dict[str, FileProbe], duplicates: Duplicat
         ("similar", "test videos that look like a training video, though their bytes differ"): similar,
         ("label_conflict", "identical content under different labels"): _group_lines(index, duplicates.contradicting),
         ("duplicate", "identical content several times in one part"): _group_lines(index, duplicates.repeated),
+        ("split_difference", "unlike the training videos, which may cost accuracy"): [
+            *split_differences(index, probes)
+        ],
         ("label_mismatch", "classes of test videos without a readable training video"): untrained,
         ("empty_class", "classes without a readable test video"): untested,
         ("ignored", "files among the videos without the suffix of a video"): index.ignored,

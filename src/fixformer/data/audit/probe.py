@@ -24,7 +24,7 @@ from fixformer.errors import InputError, UserError
 from fixformer.runtime.console import note
 from fixformer.runtime.files import appending, cache_directory, read_bytes, read_records
 
-FORMAT = 2  # in the name of the cache file: a later format does not read this one's
+FORMAT = 3  # in the name of the cache file: a later format does not read this one's
 READ_AT_ONCE = 256 << 20  # files up to this size are read once into memory, for the digest and for decoding
 KEPT_FAULTS = 5  # the first faults say what is wrong; a damaged file may have thousands
 
@@ -43,6 +43,7 @@ class FileProbe:
     problem: str = ""
     digest: str = ""
     fingerprint: str = ""
+    brightness: float | None = None  # of the frames of the fingerprint, 0 black to 1 white
     frames: int = 0
     width: int = 0
     height: int = 0
@@ -113,6 +114,7 @@ def _probe(source: Path | bytes, policy: Policy, limits: Limits, known: dict[str
             pixel_format=info.pixel_format,
             faults=[f"frame {fault.frame}: {fault.message}" for fault in video.faults[:KEPT_FAULTS]],
             fingerprint=fingerprint(pictures_THWC),
+            brightness=round(float(np.mean(pictures_THWC)) / 255, 4),
             unusable=_clip_problem(pictures_THWC),
             **_timing(video),
         )
