@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fixformer.errors import UserError
 from fixformer.training.checkpoint_store import CheckpointStore
-from fixformer.training.run import TrainResult, train
+from fixformer.training.run import TrainResult, plan, train
 from tiny_run import TINY, loss_trace
 from videos import encode, jpeg, textured
 
@@ -44,6 +45,15 @@ def test_three_videos_a_class(tmp_path: Path, start: Start) -> None:
     page = (tmp_path / "run/evaluation/report.html").read_text()
     assert "not better than chance" in page
     assert "Would more videos help?" in page
+
+
+def test_a_batch_is_chosen_that_a_few_videos_fill(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        add(tmp_path / "set" / name, 3)
+    settings: dict[str, Any] = {"output": tmp_path / "run", "minutes": 0.5, "size": 32, "frames": 4}
+    assert plan(tmp_path / "set", **settings).config["batch_size"] == 2
+    with pytest.raises(UserError, match="batch_size=8 is larger than the training set of 4 videos"):
+        plan(tmp_path / "set", **settings, batch_size=8)
 
 
 def test_one_class_of_3_and_one_of_30(tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,8 @@ class Choice:
         """What is printed."""
         if not self.reasons:
             return ["with the settings that were chosen when the run began"]
-        title = f"chosen for about {max(1, round(self.minutes))} minutes on this machine:"
+        minutes = max(1, round(self.minutes))
+        title = f"chosen for about {minutes} minute{'s' if minutes > 1 else ''} on this machine:"
         return [title, *(f"  {reason}" for reason in self.reasons)]
 
 

@@ -196,7 +196,9 @@ def choose_the_rest(
             "the choice is made for one process."
         )
     names = {resolve(name, model_setting_types(config.model), setting_types(TrainConfig)) for name in given}
-    return choose(config, names, survey(index, config.data), MINUTES if minutes is None else minutes)
+    choice = choose(config, names, survey(index, config.data), MINUTES if minutes is None else minutes)
+    _check_batch_sizes(choice.config, index)
+    return choice
 
 
 def _data_set(name: str | Path) -> Path:
@@ -215,12 +217,17 @@ def load_checked_index(config: TrainConfig) -> Index:
     index = index_of(config.data, require_files=config.data.location is None)
     index.require_trainable()
     check_location(config.data)
+    if config.recipe != AUTO:  # whose batch size is chosen for the videos
+        _check_batch_sizes(config, index)
+    labelled_samples(index, index.eval_split)  # raises if no split can be evaluated
+    return index
+
+
+def _check_batch_sizes(config: TrainConfig, index: Index) -> None:
     videos = len(index.split("train"))
     for batch_size in config.batch_sizes:
         if batch_size > videos:
             raise UserError(f"batch_size={batch_size} is larger than the training set of {videos} videos; lower it.")
-    labelled_samples(index, index.eval_split)  # raises if no split can be evaluated
-    return index
 
 
 def _run(
