@@ -3,8 +3,8 @@
     python tools/make_shipped_model.py --home demo
 
 trains `fixformer_tiny` on the motions set by the recipe `demo`, with a narrower head so that the weights stay under
-3 MB (8 minutes on one core), rounds the weights, scores them as they are shipped on the held-out clips, and writes the card.
-What is already in --home (a data set, a finished run) is used again.
+3 MB (8 minutes on one core), rounds the weights, scores them as they are shipped on the held-out clips, and writes the
+card. What is already in --home (a data set, a finished run) is used again.
 """
 
 import argparse
@@ -31,8 +31,8 @@ CARD = """# The small model that comes with fixformer
 `fixformer predict clip.mp4` uses it when no checkpoint is given, and so does `fixformer.load()`. It is there to try the
 program with, and for tests; it is not a model of the real world.
 
-**It knows** {classes} motions of simple shapes, as `fixformer.data.synthetic.make_motions` draws them (96x128 pixels, 1.2
-to 2.8 seconds, the classes differ only in the order of their frames):
+**It knows** {classes} motions of simple shapes, as `fixformer.data.synthetic.make_motions` draws them (96x128 pixels,
+1.2 to 2.8 seconds, the classes differ only in the order of their frames):
 
 {labels}
 
