@@ -127,7 +127,8 @@ class Answer:
 class Exported:
     labels = ["a"]
     def __init__(self, path): assert path == Path("model.onnx")
-    def predict(self, file, *, top_k): return Answer(len(file.read() if hasattr(file, "read") else open(file, "rb").read()))
+    def predict(self, file, *, top_k):
+        return Answer(len(file.read() if hasattr(file, "read") else open(file, "rb").read()))
 
 stub = types.ModuleType("fixformer.export.onnx_predict")
 stub.load_onnx = Exported

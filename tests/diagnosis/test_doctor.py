@@ -62,7 +62,9 @@ def test_a_codec_that_does_not_decode(monkeypatch: pytest.MonkeyPatch) -> None:
         raise DecodeError("no decoder for this codec")
 
     monkeypatch.setattr(video_codecs, "open_video", broken)
-    monkeypatch.setattr(video_codecs, "_exists", lambda name, mode: name not in ("vp8", "libvpx", "mpeg2video"))
+    monkeypatch.setattr(
+        video_codecs, "_exists", lambda name, to_encode=False: name not in ("vp8", "libvpx", "mpeg2video")
+    )
     found = by_name(video_codecs.codec_findings())
     assert {finding.state for finding in found.values()} == {"broken", "absent"}
     assert found["H.264"].state == "broken"
@@ -71,7 +73,7 @@ def test_a_codec_that_does_not_decode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_encoder_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video_codecs, "_exists", lambda name, mode: mode == "r")
+    monkeypatch.setattr(video_codecs, "_exists", lambda name, to_encode=False: not to_encode)
     found = by_name(video_codecs.codec_findings())
     assert found["AV1"].detail == "decodes"
     assert "not tried" in found["H.264"].detail

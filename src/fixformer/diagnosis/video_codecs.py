@@ -7,7 +7,6 @@ Legend: T frames, H height, W width, C the three colours.
 import io
 from base64 import b85decode
 from collections.abc import Iterator
-from typing import Literal
 
 import av
 import numpy as np
@@ -44,9 +43,9 @@ MOST_DIFFERENCE = 24.0  # grey levels in the mean: compression loses less, a wro
 
 def codec_findings() -> Iterator[Finding]:
     for name, (decoders, encoder, container, pixel_format) in CODECS.items():
-        if not any(_exists(decoder, "r") for decoder in decoders):
+        if not any(_exists(decoder) for decoder in decoders):
             yield _bad(name, "no decoder")
-        elif encoder and not _exists(encoder, "w"):
+        elif encoder and not _exists(encoder, to_encode=True):
             yield Finding("codecs", name, "ok", "a decoder is there (not tried: nothing here encodes it)")
         else:
             problem = _round_trip(encoder, container, pixel_format)
@@ -57,9 +56,9 @@ def _bad(name: str, problem: str) -> Finding:
     return Finding("codecs", name, "broken" if name in NEEDED else "absent", problem, REMEDY)
 
 
-def _exists(name: str, mode: Literal["r", "w"]) -> bool:
+def _exists(name: str, *, to_encode: bool = False) -> bool:
     try:
-        av.codec.Codec(name, mode)
+        av.codec.Codec(name, "w" if to_encode else "r")
     except av.codec.codec.UnknownCodecError:
         return False
     return True
