@@ -92,7 +92,7 @@ def opened(source: Any, limit: int = DOWNLOAD_LIMIT) -> Iterator[VideoSource]:
 
 @contextmanager
 def _fetched(source: str, limit: int) -> Iterator[VideoSource]:
-    if source.lower().startswith("file://"):
+    if source.lower().startswith(("file://", "local://")):
         yield url2pathname(urlsplit(source).path)
         return
     with Spool(name_of(source)) as spool:
