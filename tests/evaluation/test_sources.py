@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import av
 import fsspec
@@ -19,7 +19,7 @@ from fixformer.errors import UserError
 from fixformer.evaluation.answers import Prediction, PredictionError
 from fixformer.evaluation.predictor import Classifier, load
 from fixformer.evaluation.remote import is_url, shown_url
-from fixformer.evaluation.sources import list_sources, name_of, opened
+from fixformer.evaluation.sources import each_source, name_of, opened
 from fixformer.runtime.files import Spool
 from fixformer.training.run import TrainResult
 
@@ -113,19 +113,31 @@ def tree(file: Path, tmp_path: Path) -> Path:
     return root
 
 
+def listed(sources: Any) -> list[Any]:
+    return list(each_source(sources))
+
+
 def test_a_folder_and_a_pattern_stand_for_what_they_hold(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = [tree / name for name in ("b.webm", "deep/er/a.webm", "frames")]
-    assert list_sources(tree) == everything
-    assert list_sources([str(tree / "frames"), tree / "deep"]) == [tree / "frames", everything[1]]
-    assert list_sources(f"{tree}/*.webm") == everything[:1]
-    assert list_sources(f"{tree}/**/*.webm") == [everything[0], everything[1]]
-    assert list_sources([f"{tree}/de*", f"{tree}/x*"]) == [everything[1], f"{tree}/x*"]
+    assert listed(tree) == everything
+    assert listed([str(tree / "frames"), tree / "deep"]) == [tree / "frames", everything[1]]
+    assert listed(f"{tree}/*.webm") == everything[:1]
+    assert listed(f"{tree}/**/*.webm") == [everything[0], everything[1]]
+    assert listed([f"{tree}/de*", f"{tree}/x*"]) == [everything[1], f"{tree}/x*"]
     monkeypatch.chdir(tree)
     (tree / "-").write_text("a file")
     (tree / "[1].webm").write_text("a file")
-    assert list_sources(["-", "http://x/y*", "[1].webm"]) == ["-", "http://x/y*", "[1].webm"]
-    assert list_sources("-*") == [Path("-")]
+    assert listed(["-", "http://x/y*", "[1].webm"]) == ["-", "http://x/y*", "[1].webm"]
+    assert listed("-*") == [Path("-")]
     assert name_of(Path("-")) == "-"
+
+
+def test_one_source_is_a_list_of_one() -> None:
+    clip, stream = np.zeros((2, 8, 8, 3), np.uint8), io.BytesIO()
+    for one in (clip, stream, b"bytes", "name", Path("name"), None):
+        assert [id(found) for found in each_source(one)] == [id(one)]
+    endless = each_source(clip for _ in iter(int, 1))
+    assert next(endless) is next(endless) is clip
 
 
 def test_each_of_many(classifier: Classifier, file: Path, tree: Path) -> None:
@@ -186,8 +198,10 @@ class Server(BaseHTTPRequestHandler):
     """Gives a video at /clip, and trouble anywhere else."""
 
     clip = b""
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         if self.path.startswith("/missing"):
             self.send_error(404)
             return
@@ -221,6 +235,9 @@ def test_http(trained: TrainResult, file: Path, server: str) -> None:
     found = classifier.predict(f"http://me:secret@{server}/clip?signature=secret")
     assert same(found, classifier, file)
     assert found.file == f"http://{server}/clip"
+    for path, sent in {"clip a?x=1": "/clip%20a?x=1", "clip%2Fa?sig=a%2Fb%3D": "/clip%2Fa?sig=a%2Fb%3D"}.items():
+        assert same(classifier.predict(f"http://{server}/{path}"), classifier, file)
+        assert Server.asked[-1] == sent
     for path, reason in {
         "missing": "there is no such file|answers 404",
         "cut": "cannot be read",

@@ -15,7 +15,7 @@ from fixformer.runtime.console import note, print_error, print_json, show
 
 ONNX = ".onnx"
 # What a run or a checkpoint has inside, or what is left of one.
-CHECKPOINT_PARTS = ("model.safetensors", "config.json", "checkpoints", "last")
+CHECKPOINT_PARTS = ("model.safetensors", "config.json", "checkpoints")
 Megabytes = Annotated[int, "MB"]
 
 
@@ -44,7 +44,7 @@ def predict(
         csv: print CSV, a row for each guess.
     """
     from fixformer.evaluation.answers import answer_each
-    from fixformer.evaluation.sources import DOWNLOAD_LIMIT, list_sources
+    from fixformer.evaluation.sources import DOWNLOAD_LIMIT, each_source
     from fixformer.runtime.progress import progress
 
     if json and csv:
@@ -52,7 +52,7 @@ def predict(
     chosen, words = choose_model(checkpoint, files)
     limit = DOWNLOAD_LIMIT if download_limit is None else download_limit
     answer = _answer_with(chosen, views, top_k, limit, device)
-    sources = list_sources(words)
+    sources = list(each_source(words))
     rows: list[dict[str, Any]] = []
     with progress("classifying videos") if json or csv else nullcontext() as report:
         for found in answer_each(answer, sources):

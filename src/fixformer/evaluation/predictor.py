@@ -21,7 +21,7 @@ from fixformer.errors import InputError, NotFinite
 from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each
 from fixformer.evaluation.evaluate import override_eval
 from fixformer.evaluation.scores import NOT_FINITE, combine, have_finite_scores, probabilities, view_logits
-from fixformer.evaluation.sources import DOWNLOAD_LIMIT, list_sources, name_of, opened
+from fixformer.evaluation.sources import DOWNLOAD_LIMIT, each_source, name_of, opened
 from fixformer.models.base import VideoModel
 from fixformer.models.checkpoint import CheckpointInfo, load_model
 from fixformer.models.cost import require_forward_memory
@@ -94,7 +94,7 @@ class Classifier:
             views, top_k: as for `predict`.
         """
         self.prepare_to_score(views, top_k)
-        yield from answer_each(lambda video: self.predict(video, views=views, top_k=top_k), list_sources(files))
+        yield from answer_each(lambda video: self.predict(video, views=views, top_k=top_k), each_source(files))
 
     def prepare_to_score(self, views: str | None, top_k: int) -> None:
         """Raise a `UserError` for what would be wrong with the answer for every video."""

@@ -1,6 +1,6 @@
 """Whatever a person has at hand as a video: files, folders, patterns, bytes, standard input, URLs, arrays.
 
-`list_sources` says which videos some words mean, `opened` makes one of them readable. No torch here: an exported
+`each_source` says which videos some words mean, `opened` makes one of them readable. No torch here: an exported
 model answers without it.
 """
 
@@ -29,14 +29,15 @@ STANDARD_INPUT = "-"
 DOWNLOAD_LIMIT = 1000  # MB
 
 
-def list_sources(sources: Any) -> list[Any]:
+def each_source(sources: Any) -> Iterator[Any]:
     """The videos that are meant: a folder stands for all videos in it, at any depth, and a pattern for its matches.
 
-    What is found is a `Path`, so that no name of a file is taken for a URL or for standard input.
+    What is found is a `Path`, so that no name of a file is taken for a URL or for standard input. Sources may be made
+    one after the other, without end.
     """
-    if isinstance(sources, str | Path | bytes) or not isinstance(sources, Iterable):
-        sources = [sources]
-    return [video for source in sources for video in _videos_of(source)]
+    is_one = isinstance(sources, str | Path | bytes) or hasattr(sources, "shape") or hasattr(sources, "read")
+    for source in [sources] if is_one or not isinstance(sources, Iterable) else sources:
+        yield from _videos_of(source)
 
 
 def _videos_of(source: Any) -> list[Any]:
