@@ -4,7 +4,7 @@
 
 trains `fixformer_tiny` on the motions set by the recipe `demo`, with a narrower head so that the weights stay under
 3 MB (8 minutes on one core), rounds the weights, scores them as they are shipped on the held-out clips, and writes the
-card. What is already in --home (a data set, a finished run) is used again.
+card and results/shipped_model.json. What is already in --home (a data set, a finished run) is used again.
 """
 
 import argparse
@@ -22,9 +22,11 @@ from fixformer.evaluation.intervals import wilson_interval
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import CheckpointInfo, load_model, write_manifest, write_model
 from fixformer.models.shipped_model import SHIPPED
+from fixformer.runtime.files import write_json
 from fixformer.training.run import train
 
 CLIPS, HEAD, VIEWS = 960, 128, "2x3"
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "shipped_model.json"
 LARGEST = 3_000_000  # bytes of the weights
 CARD = """# The small model that comes with fixformer
 
@@ -72,8 +74,20 @@ def main() -> None:
         (Path(folder) / "README.md").write_text(card(Path(folder), info, full, half))
         shutil.rmtree(SHIPPED, ignore_errors=True)
         shutil.copytree(folder, SHIPPED)
+    write_json(RESULTS, {"float16": result(half), "before_rounding": result(full), "half_precision_bytes": size_of()})
     print(half)
-    print(f"written to {SHIPPED}")
+    print(f"written to {SHIPPED} and {RESULTS}")
+
+
+def result(evaluation: Evaluation) -> dict[str, object]:
+    videos = len(evaluation.videos)
+    top1 = evaluation.metrics.video_top1
+    interval = [round(end, 4) for end in wilson_interval(top1, videos)]
+    return {"video_top1": top1, "interval": interval, "videos": videos, "protocol": str(evaluation.protocol)}
+
+
+def size_of() -> int:
+    return (SHIPPED / "model.safetensors").stat().st_size
 
 
 def write_half(run: Path, folder: Path, metrics: dict[str, object] | None = None) -> CheckpointInfo:
