@@ -61,6 +61,8 @@ def run(program: Path, *args: str, cwd: Path) -> str:
 def test_the_wheel_holds_the_typed_package_and_nothing_else(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
     assert {"fixformer/py.typed", "fixformer/models/model_table.json"} <= set(names)
+    shipped = {"model.safetensors", "config.json", "manifest.json", "README.md"}
+    assert {f"fixformer/models/shipped/{name}" for name in shipped} <= set(names)
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"fixformer"}
     sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == sources
@@ -78,3 +80,5 @@ def test_the_installed_wheel_predicts(programs: Path, tmp_path: Path) -> None:
     assert [guess["label"] for guess in found["top"]] == [guess.label for guess in expected.guesses]
     shares = [guess["probability"] for guess in found["top"]]
     assert shares == pytest.approx([guess.probability for guess in expected.guesses], abs=1e-4)
+    (found,) = json.loads(run(programs / "fixformer", "predict", "clip.mp4", "--json", cwd=elsewhere))
+    assert found["top"][0]["label"] == load().predict(elsewhere / "clip.mp4").label

@@ -22,7 +22,7 @@ def _room(holds: str, *imports: str) -> Room:
 
 
 _DATA_BASE = ("config", "runtime")
-_BELOW_CLI = ("config", "runtime", "models", "data", "evaluation", "training", "bench")
+_BELOW_CLI = ("config", "runtime", "models", "data", "evaluation", "training", "bench", "diagnosis")
 
 ROOMS: dict[str, Room] = {
     "config": _room("settings, schema, recipes"),
@@ -52,15 +52,17 @@ ROOMS: dict[str, Room] = {
     "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
+    "diagnosis": _room("doctor", "config", "runtime", "models", "data"),
     "cli": _room("the verbs and what they print", *_BELOW_CLI),
 }
 # These rooms may import every room inside the ones they name.
-UPPER_FLOORS = ("evaluation", "training", "bench", "cli")
+UPPER_FLOORS = ("evaluation", "training", "bench", "diagnosis", "cli")
 
 # Room -> left, top, width, height in the picture; a room that holds others is drawn first.
 _PLACES = {
     "cli": (20, 16, 440, 48),
-    "bench": (480, 16, 460, 48),
+    "bench": (480, 16, 220, 48),
+    "diagnosis": (720, 16, 220, 48),
     "training": (20, 84, 920, 48),
     "evaluation": (20, 152, 920, 48),
     "data": (20, 220, 450, 236),

@@ -91,6 +91,7 @@ class Campaign:
             "writable": [to_bytes(name).hex() for name in case.writable],
             "patience": case.patience,
             "hang": HANG,
+            "may_connect": any("://" in text for text in (*case.words, *(case.call or ()))),
             **{name: str(place / name) for name in ("stdout", "stderr", "violations")},
         }
         print(json.dumps(request), file=self._server.stdin, flush=True)

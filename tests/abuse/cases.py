@@ -54,7 +54,7 @@ PATHS = (
     "out/new/deep",
 )
 OUTPUTS = ("output", "out", "cache")  # settings and options that say where to write
-VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "bench")
+VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "doctor", "bench")
 SLOW = {
     "train",
     "bench",
@@ -158,6 +158,9 @@ def _sensible(rng: random.Random) -> list[str]:
             ["eval", "run", "--data", data],
             ["predict", "run", *videos],
             ["predict", "run", "--json", *videos],
+            ["predict", *videos],
+            ["predict", "run", "folders", "--csv"],
+            ["doctor"],
             _sensible_bench(rng),
         )
     )
@@ -225,10 +228,11 @@ def _random_setting(rng: random.Random) -> str:
 
 def option_types(verb: str, words: list[str]) -> dict[str, Any]:
     """The options of a verb with their types, from the signature of its function."""
-    from fixformer.cli import app, bench_verbs, data_verbs
+    from fixformer.cli import app, bench_verbs, data_verbs, use_verbs
 
     functions: dict[str, Callable[..., None]] = {
-        **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes", "predict")},
+        **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes")},
+        **{"predict": use_verbs.predict, "doctor": use_verbs.doctor},
         **{"eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")

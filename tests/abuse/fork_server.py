@@ -2,7 +2,7 @@
 
 This process imports the program once and forks for every command; run as a script, it reads requests and writes
 answers as lines of JSON. In the forked process an audit hook reports what no abuse may cause: writing outside the
-places the command may write to, starting a program, opening a connection.
+places the command may write to, starting a program, opening a connection that the command line has no URL for.
 """
 
 import ctypes
@@ -81,7 +81,8 @@ def _run(request: dict[str, Any]) -> None:
     tempfile.tempdir = None  # it was the server's
     words = [os.fsdecode(bytes.fromhex(word)) for word in request["words"]]
     sys.argv = ["fixformer", *words]
-    _watch(os.open(request["violations"], os.O_WRONLY | os.O_CREAT | os.O_APPEND), request["cwd"], request["writable"])
+    report = os.open(request["violations"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _watch(report, request["cwd"], request["writable"], may_connect=request["may_connect"])
 
     if request["call"]:
         _call(*request["call"])
@@ -108,7 +109,7 @@ def _call(name: str, arguments: str) -> None:
         sys.exit(1)
 
 
-def _watch(report: int, cwd: str, writable: list[str]) -> None:
+def _watch(report: int, cwd: str, writable: list[str], *, may_connect: bool) -> None:
     """Write to `report` every event that must not happen."""
     allowed = [os.path.join(cwd, os.fsdecode(bytes.fromhex(name))) for name in writable]
     allowed += ["/dev/null", "/dev/shm", "/proc/self", f"/proc/{os.getpid()}"]
@@ -134,7 +135,7 @@ def _watch(report: int, cwd: str, writable: list[str]) -> None:
             program = os.path.basename(os.fsdecode(args[0] or ""))
             wrong = program not in PROGRAMS and args[0] != sys.executable
         elif event == "socket.connect":
-            wrong = not isinstance(args[1], str | bytes)  # a path is a local socket
+            wrong = not may_connect and not isinstance(args[1], str | bytes)  # a path is a local socket
         if wrong:
             os.write(report, f"{event} {args!r}\n".encode("utf-8", "backslashreplace"))
 

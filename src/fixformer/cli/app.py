@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Annotated, Any, Literal
 
 from fixformer import __version__
-from fixformer.cli import bench_verbs, data_verbs
+from fixformer.cli import bench_verbs, data_verbs, use_verbs
 from fixformer.cli.arguments import (
     Checkpoint,
     DataSet,
@@ -33,12 +33,11 @@ from fixformer.cli.arguments import (
     Number,
     Pixels,
     RunSettings,
-    Videos,
     Views,
 )
 from fixformer.cli.commands import Commands, before_files
 from fixformer.errors import Interrupted, SettingsConflict, UsageError, UserError, explain
-from fixformer.runtime.console import note, printable, show
+from fixformer.runtime.console import note, print_error, printable, show
 
 commands = Commands(
     "Video classification whose cost grows linearly with the length and resolution of the video.",
@@ -241,52 +240,8 @@ def evaluate(
     _print_once(result.to_json() if json else result)
 
 
-@commands.add("predict")
-def predict(
-    checkpoint: Checkpoint,
-    files: Videos,
-    *,
-    views: Views | None = None,
-    top_k: Number = 5,
-    device: Device = "auto",
-    json: bool = False,
-) -> None:
-    """Classify videos with a checkpoint; exit status 1 if one cannot be read.
-
-    Args:
-        checkpoint: a checkpoint, or the directory of a run.
-        files: video files.
-        views: views of each video, such as 2x3; by default the recipe's.
-        top_k: number of classes to show.
-        device: auto, cpu, cuda or cuda:NUMBER.
-        json: print JSON.
-    """
-    from fixformer.cli.printing import print_prediction
-    from fixformer.evaluation.predictor import load
-    from fixformer.runtime.console import print_json
-    from fixformer.runtime.progress import progress
-
-    if not files:
-        raise UsageError("no video files given; list them after the checkpoint.")
-    classifier = load(checkpoint, device=device)
-    rows, failed = [], 0
-    with progress("classifying videos") if json else nullcontext() as report:
-        for found in classifier.predict_each(files, views=views, top_k=top_k):
-            rows.append(found.to_json())
-            if isinstance(found, UserError):
-                failed += 1
-                _print_error(found)
-            elif not json:
-                print_prediction(found)
-                sys.stdout.flush()  # one after the other, also through a pipe
-            if report:
-                report(len(rows), len(files))
-    if json:
-        print_json(rows)
-    if failed:
-        raise SystemExit(1)
-
-
+commands.add("predict")(use_verbs.predict)
+commands.add("doctor")(use_verbs.doctor)
 commands.add("bench model")(bench_verbs.bench_model)
 commands.add("bench attention")(bench_verbs.bench_attention)
 commands.add("bench chunked")(bench_verbs.bench_chunked)
@@ -307,10 +262,6 @@ def _print_once(result: object) -> None:
         print_json(result) if isinstance(result, dict) else show(str(result))
 
 
-def _print_error(message: object) -> None:
-    note(f"fixformer: {printable(str(message))}")
-
-
 def _print_error_once(error: object) -> None:
     """Print an error once, although under torchrun every process may meet it.
 
@@ -320,7 +271,7 @@ def _print_error_once(error: object) -> None:
     """
     if not _is_main():
         time.sleep(ERROR_DELAY + int(os.environ.get("LOCAL_RANK", "0")))
-    _print_error(error)
+    print_error(error)
 
 
 def _prepare_streams() -> None:
@@ -334,7 +285,7 @@ def _prepare_streams() -> None:
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """What Python does with an error that nobody caught: here it is one that we did not think of."""
     sys.__excepthook__(kind, error, trace)
-    _print_error(f"this is a bug in fixformer {__version__}; please send the lines above to {ISSUES}.")
+    print_error(f"this is a bug in fixformer {__version__}; please send the lines above to {ISSUES}.")
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -354,7 +305,7 @@ def main(args: Sequence[str] | None = None) -> None:
     finally:
         problem = _flush_output()
     if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):
-        _print_error(explain(problem))
+        print_error(explain(problem))
         status = status or 1
     if status:
         raise SystemExit(status)
@@ -366,7 +317,7 @@ def _attempt(words: list[str], shows_traceback: bool) -> int:
         _run(words)
     except Interrupted as interrupted:  # raised by all processes at the same step
         if _is_main():
-            _print_error(interrupted)
+            print_error(interrupted)
         return interrupted.status
     except KeyboardInterrupt:
         return 130

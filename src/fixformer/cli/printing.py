@@ -1,16 +1,21 @@
 """Tables of models and costs for people, and the same as JSON for programs."""
 
+import csv
+import sys
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from fixformer.data.listing.escapes import escape
 from fixformer.errors import UserError, suggestion
 from fixformer.models.model_table import read_model_table
 from fixformer.runtime.console import console, print_json, printable, show
 
 if TYPE_CHECKING:  # torch is not needed to list the models
-    from fixformer.evaluation.predictor import Prediction
+    from fixformer.diagnosis.finding import Finding
+    from fixformer.evaluation.answers import Prediction
     from fixformer.models.cost import Cost
 
 
@@ -58,6 +63,32 @@ def print_prediction(prediction: "Prediction") -> None:
     for guess in prediction.guesses:
         bar = "█" * round(30 * guess.probability)
         show(f"  {guess.probability:6.1%} {bar:<30} {printable(guess.label)}")
+
+
+def print_prediction_rows(row: dict[str, Any], *, with_header: bool) -> None:
+    """The guesses for one video as CSV, a row each; the reason, if there are none. No cell is a formula."""
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    if with_header:
+        table.writerow(["file", "views", "rank", "label", "probability", "error"])
+    for rank, guess in enumerate(row.get("top", ()), 1):
+        table.writerow([escape(row["file"]), row["views"], rank, escape(guess["label"]), guess["probability"], ""])
+    if "error" in row:
+        table.writerow([escape(row["file"]), "", "", "", "", escape(row["error"])])
+
+
+MARKS = {"ok": "[ok]", "absent": "[--]", "broken": "[!!]"}
+
+
+def print_findings(findings: "Sequence[Finding]") -> None:
+    """What `doctor` found, by topic, each with the command that mends it."""
+    topic = ""
+    for finding in findings:
+        if finding.topic != topic:
+            topic = finding.topic
+            show(f"\n{topic}" if finding is not findings[0] else topic)
+        show(f"  {MARKS[finding.state]} {printable(f'{finding.name}: {finding.detail}')}")
+        if finding.remedy:
+            show(f"       {printable(finding.remedy)}")
 
 
 def _numbers(params: int, macs: int, activations: int) -> tuple[str, str, str]:

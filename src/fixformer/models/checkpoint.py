@@ -2,7 +2,8 @@
 
 Nothing in it is ever unpickled, and nothing in it is believed: settings pass the schema, sizes are compared with the
 machine before anything is allocated, and what `manifest.json` has a digest of is compared with it. Only a checkpoint
-that was shared without its manifest is read unverified. Training adds its own files (`training/checkpoint_store.py`).
+that was shared without its manifest is read unverified. A directory with a pickle, or with a link out of it, is refused
+(`models/foreign_parts.py`). Training adds its own files (`training/checkpoint_store.py`).
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from fixformer.config.own import without_own
 from fixformer.config.schema import Count, NonNegative, check_path, coerce, dump, load
 from fixformer.errors import UnknownName, UserError, WeightsError
 from fixformer.models.base import VideoModel
+from fixformer.models.foreign_parts import foreign_part, leads_out
 from fixformer.models.registry import create_model
 from fixformer.models.tensor_files import read_tensor_file, require_finite
 from fixformer.runtime.files import open_file, parse_json, read_text
@@ -174,9 +176,23 @@ def find_checkpoint(path: str | Path) -> Path:
     newest_first = sorted((path / "checkpoints").glob("step-*"), reverse=True)
     for candidate in (path, path / "last", *newest_first):
         if (candidate / CONFIG).is_file() and (candidate / WEIGHTS).is_file():
+            _require_own_parts(candidate, path)
             return candidate
     problem = "contains no checkpoint" if path.is_dir() else "does not exist" if not path.exists() else "is a file"
     raise CheckpointError(f"{path} {problem}; a checkpoint is a directory with {WEIGHTS} and {CONFIG}.")
+
+
+def _require_own_parts(folder: Path, given: Path) -> None:
+    """Raise a `CheckpointError` if a checkpoint, found in the directory that was given, is not made of its own files.
+
+    The directory that was given may itself be a link: that one is the user's.
+    """
+    if leads_out(folder, given):
+        target = os.path.realpath(folder)
+        raise CheckpointError(f"{folder} is a link out of {given}, to {target}; give that directory if you trust it.")
+    problem = foreign_part(folder)
+    if problem:
+        raise CheckpointError(f"{folder} {problem}; a checkpoint has none, remove it or use another checkpoint.")
 
 
 def read_info(path: str | Path) -> CheckpointInfo:

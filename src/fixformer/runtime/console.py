@@ -37,6 +37,11 @@ def note(text: str) -> None:
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
+def print_error(message: object) -> None:
+    """Print an error on one line of stderr."""
+    note(f"fixformer: {printable(str(message))}")
+
+
 @cache
 def note_once(text: str) -> None:
     """Print a message, unless this process has done so before."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import Any, Literal, TypeVar, overload
 
 from fixformer.config.schema import load
@@ -79,6 +79,24 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a regular file."""
     with open_file(path, "rb") as file:
         return file.read()
+
+
+class Spool(SpooledTemporaryFile[bytes]):
+    """Bytes from elsewhere: in memory, and from `IN_MEMORY` on in a temporary file that has no name on the disk.
+
+    Nobody else can open it, and it is gone with this process, however that ends.
+    """
+
+    IN_MEMORY = 64 << 20
+
+    def __init__(self, name: str) -> None:
+        super().__init__(max_size=self.IN_MEMORY)
+        self._shown_name = name
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self._shown_name
 
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ SGEMM_SIZE = 2048
 def describe_machine(threads: int) -> dict[str, Any]:
     """What must be reported beside every speed."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": threads,
         "load_average": os.getloadavg()[0],
@@ -29,7 +29,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
     }
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()

@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 
 from fixformer.config import Backend, ClipSpec
+from fixformer.config.clip import FrameRate
 from fixformer.data.clips.sampling import evenly_spaced, frames_between
-from fixformer.data.video import Decoder, Policy, Source, open_video
+from fixformer.data.video import Decoder, Policy, VideoSource, open_video
 
 
 class FrameSource(Protocol):
@@ -52,19 +53,23 @@ class PickedFrames:
 
 @contextmanager
 def open_frames(
-    source: Source,
+    source: VideoSource,
     spec: ClipSpec,
     *,
     start: float | None = None,
     end: float | None = None,
     backend: Backend = "pyav",
     damaged: Policy = "strict",
+    fps: FrameRate | None = None,
 ) -> Iterator[FrameSource]:
-    """The video, or its part from `start` to `end` seconds, with the spec's `keep_frames` and `keep_short_side`."""
-    with open_video(source, backend=backend, policy=damaged, short_side=spec.keep_short_side) as decoder:
+    """The video, or its part from `start` to `end` seconds, with the spec's `keep_frames` and `keep_short_side`.
+
+    `fps` is the rate of what has no timestamps: a folder of images or an array.
+    """
+    with open_video(source, backend=backend, policy=damaged, short_side=spec.keep_short_side, fps=fps) as decoder:
         # the timestamps of a whole video are not needed, and a folder of images has none
         whole = start is None and end is None
         first, count = (0, len(decoder)) if whole else frames_between(decoder.timestamps, start, end)
         kept = evenly_spaced(count, spec.keep_frames)
-        fps = decoder.info.fps
-        yield PickedFrames(decoder, first + kept, None if fps is None or not count else fps * len(kept) / count)
+        rate = decoder.info.fps
+        yield PickedFrames(decoder, first + kept, None if rate is None or not count else rate * len(kept) / count)

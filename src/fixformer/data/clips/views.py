@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from fixformer.config import Backend, ClipSpec
+from fixformer.config.clip import FrameRate
 from fixformer.data.clips import sampling, transforms
 from fixformer.data.clips.augment import Box, train_clip
 from fixformer.data.clips.frames import FrameSource, open_frames
-from fixformer.data.video import Policy, Source
+from fixformer.data.video import Policy, VideoSource
 
 
 def make_train_clip(frames: FrameSource, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
@@ -46,7 +47,7 @@ def make_view_bytes(frames: FrameSource, spec: ClipSpec, clips: int, crops: int)
 
 
 def file_views(
-    source: Source,
+    source: VideoSource,
     spec: ClipSpec,
     clips: int = 1,
     crops: int = 1,
@@ -55,9 +56,10 @@ def file_views(
     end: float | None = None,
     backend: Backend = "pyav",
     damaged: Policy = "strict",
+    fps: FrameRate | None = None,
 ) -> Tensor:
-    """`views_VCTHW` as the model takes them, of a file, its bytes or an open file, from `start` to `end` seconds."""
-    with open_frames(source, spec, start=start, end=end, backend=backend, damaged=damaged) as frames:
+    """`views_VCTHW` as the model takes them, of whatever `open_video` opens, from `start` to `end` seconds."""
+    with open_frames(source, spec, start=start, end=end, backend=backend, damaged=damaged, fps=fps) as frames:
         return transforms.normalise(make_view_bytes(frames, spec, clips, crops), spec.mean, spec.std)
 
 

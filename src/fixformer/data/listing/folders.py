@@ -128,14 +128,14 @@ def _of_split(
     for name in _classes_of(folder):
         if name not in number:
             raise ListingError(f"folder {folder / name} is not in the list of labels; add {name!r} or remove it.")
-        found += [(path, number[name]) for path in _videos_in(folder / name, suffixes, ignored)]
+        found += [(path, number[name]) for path in videos_in(folder / name, suffixes, ignored)]
     if not found and split == "test":
-        found = [(path, UNLABELLED) for path in _videos_in(folder, suffixes, ignored)]
+        found = [(path, UNLABELLED) for path in videos_in(folder, suffixes, ignored)]
     return [Sample(str(path), label, split, path.relative_to(root).as_posix()) for path, label in found]
 
 
-def _videos_in(folder: Path, suffixes: frozenset[str], ignored: list[str]) -> list[Path]:
-    """Videos and folders of frames (or single images), sorted; other files are added to `ignored`."""
+def videos_in(folder: Path, suffixes: frozenset[str], ignored: list[str]) -> list[Path]:
+    """Videos and folders of frames (or single images), at any depth, sorted; other files are added to `ignored`."""
     found: list[Path] = []
     for at, names in walk_folders(folder):
         is_frames = suffixes == VIDEO_SUFFIXES and at != folder and has_images(names)

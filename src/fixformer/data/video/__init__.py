@@ -1,4 +1,4 @@
-"""Frames by number or by time, from video files, bytes, folders of images and tar shards.
+"""Frames by number or by time, from video files, bytes, folders of images, tar shards and arrays.
 
 Read in this order: `decoder` (the interface), `containers` (opening a file within limits), `packets` (demuxing),
 `frame_table` (which packet holds which frame), `frame_access` (seeking, sequential or from memory), `pyav_decoder` (the
@@ -14,6 +14,7 @@ from fixformer.data.video.decoder import (
     Policy,
     Source,
     VideoInfo,
+    VideoSource,
 )
 from fixformer.data.video.open_video import open_video
 
@@ -26,5 +27,6 @@ __all__ = [
     "Policy",
     "Source",
     "VideoInfo",
+    "VideoSource",
     "open_video",
 ]

@@ -95,7 +95,8 @@ def _open(source: Source, limits: Limits, name: str) -> InputContainer:
     elif source.seekable():
         source.seek(0)  # the caller may have read from it before
     try:
-        container = av.open(readable, options=options, metadata_errors="replace", timeout=(seconds, seconds))
+        # "r" whatever the mode of an open file: a temporary one is open for writing, too
+        container = av.open(readable, "r", options=options, metadata_errors="replace", timeout=(seconds, seconds))
     except av.error.ExitError:
         raise DecodeError(f"gave up after {seconds:g} s (Limits.seconds)", file=name) from None
     except av.error.FFmpegError as error:

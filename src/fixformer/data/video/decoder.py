@@ -21,6 +21,7 @@ from fixformer.data.video.frame_table import frames_at
 from fixformer.errors import InputError, UserError
 
 Source = str | Path | bytes | BinaryIO
+VideoSource = Source | np.ndarray  # an array holds the frames themselves
 Policy = Literal["strict", "partial"]
 
 
@@ -41,12 +42,10 @@ class NoVideoStream(DecodeError):
 
 
 class NoTimestamps(InputError):
-    """A folder of images was asked for frames by time."""
+    """A folder of images or an array was asked for frames by time."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(
-            f"{folder} is a folder of images, which has no timestamps; set clock='frames', or open it with fps=NUMBER."
-        )
+    def __init__(self, name: str, what: str = "a folder of images") -> None:
+        super().__init__(f"{name} is {what}, which has no timestamps; set clock='frames', or open it with fps=NUMBER.")
 
 
 @dataclass(frozen=True)
