@@ -1,7 +1,7 @@
 """`fixformer.label`: a corpus of videos becomes a table, on this machine or on a Ray cluster.
 
-The directory of a labelling holds `label.json` (its settings), `plan.parquet` (its rows, numbered), `rows/` (the result), and in the
-end `summary.json` and `report.html`. What is in `rows/` is done; everything else can be made again from it.
+The directory of a labelling holds `label.json` (its settings), `plan.parquet` (its rows, numbered), `rows/` (the
+result), and in the end `summary.json` and `report.html`. What is in `rows/` is done.
 """
 
 import os
@@ -94,8 +94,8 @@ def label(
     """Label every video of a corpus; the same call goes on where it was stopped.
 
     Args:
-        source: a folder, a pattern, a manifest (.csv or .parquet with a column path, and optionally id, start and end), tar shards,
-            a video, or an fsspec URL of any of these.
+        source: a folder, a pattern, a manifest (.csv or .parquet with a column path, and optionally id, start and end),
+            tar shards, a video, or an fsspec URL of any of these.
         checkpoint: a checkpoint, or the directory of a run, whose last checkpoint is used.
         out: a new directory, or that of an earlier call with the same settings.
         engine: "local", or "ray" for a Ray cluster.

@@ -63,7 +63,7 @@ class ViewReader:
     def shape_VCTHW(self) -> tuple[int, ...]:
         return (self.clips * self.crops, 3, self.spec.frames, self.spec.size, self.spec.size)
 
-    def read(self, row: Row, into_VCTHW: Tensor) -> float | None | Failure | MissingExtra:
+    def read(self, row: Row, into_VCTHW: Tensor) -> float | Failure | MissingExtra | None:
         """Fill a slot and give the duration of the video in seconds, if it is known; or say what is wrong with it."""
         path = path_of(row)
         try:

@@ -80,9 +80,18 @@ def summarise_rows(
             failed.append(row)
     count, rate = statuses.total(), videos_now / max(seconds_now, 1e-9)
     factor = round(rate * video_seconds / count, 3) if count and video_seconds else None
-    ordered = (dict(counts.most_common()) for counts in (statuses, labels))
-    numbers = (round(video_seconds, 3), engine, videos_now, round(seconds_now, 3), round(rate, 4), factor)
-    summary = Summary(listed, count, *ordered, *numbers)
+    summary = Summary(
+        listed,
+        count,
+        dict(statuses.most_common()),
+        dict(labels.most_common()),
+        round(video_seconds, 3),
+        engine,
+        videos_now,
+        round(seconds_now, 3),
+        round(rate, 4),
+        factor,
+    )
     return summary, ShownRows([row for _, _, row in sorted(uncertain, reverse=True)], failed)
 
 

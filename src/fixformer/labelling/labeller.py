@@ -1,8 +1,8 @@
-"""`Labeller.label_rows`: rows of videos in, the same rows with their labels out. Both engines run this and nothing else.
+"""`Labeller.label_rows`: rows of videos in, the same rows with their labels out. Both engines run this, nothing else.
 
 Decoding processes fill slots; full batches are taken from them, whichever videos they are of, and run through the
-model in threads. On a CPU several batches run at once, each in one thread: no thread waits for another of its batch while a
-decoder has the processor. Every GPU has a copy of the model and a thread of its own.
+model in threads. On a CPU several batches run at once, each in one thread: no thread waits for another of its batch
+while a decoder has the processor. Every GPU has a copy of the model and a thread of its own.
 
 Legend: B videos, V views, K classes, D width of the features, C colours, T frames, H height, W width.
 """

@@ -1,4 +1,4 @@
-"""The local engine: all rows that are left go through one `Labeller`, and files are written as soon as they are full."""
+"""The local engine: all rows that are left go through one `Labeller`; files are written as soon as they are full."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

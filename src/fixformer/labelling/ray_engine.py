@@ -1,10 +1,11 @@
 """The Ray engine: the rows that are left as Parquet -> `map_batches` with an actor around a `Labeller` -> Parquet.
 
 What is done is what the result's own files hold, so a run that was stopped goes on with either engine. Ray's
-`CheckpointConfig(id_column=...)` is not used: it keeps a second record of that, deletes files which only that record does not
-know, such as those of the local engine, and reserves 1 GiB on the cluster for each actor that filters.
+`CheckpointConfig(id_column=...)` is not used: it keeps a second record of that, which knows nothing of what the local
+engine wrote, and reserves 1 GiB on the cluster for each actor that filters.
 """
 
+import logging
 import os
 import shutil
 import signal
@@ -65,23 +66,23 @@ def run_ray(
     with connected(address) as ray, _watching(parts, int(todo_N.sum()), progress):
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.print_on_execution_start = False
+        # the newer reader makes one block of many small files, and so one file of what should be many, written at the end
+        context.use_datasource_v2 = False
         cpus = max(settings.workers, settings.threads)
         available = int(ray.cluster_resources().get("GPU" if num_gpus else "CPU", 1) / (num_gpus or cpus))
         actors = min(concurrency or max(1, available), len(files))
-        small = {"num_cpus": _TASK_CPUS}
-        rows = ray.data.read_parquet(files, override_num_blocks=len(files), ray_remote_args=small, partitioning=None)
+        rows = ray.data.read_parquet(files, override_num_blocks=len(files), num_cpus=_TASK_CPUS, partitioning=None)
         labelled = rows.map_batches(
             LabelBatch,
             fn_constructor_args=(settings, digest, parts.schema),
             batch_format="pyarrow",
             batch_size=rows_per_file,
-            concurrency=(1, actors) if actors > 1 else 1,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors),
             num_cpus=cpus - _TASK_CPUS,
             num_gpus=num_gpus,
         )
         try:
-            labelled.write_parquet(str(parts.folder.resolve()), ray_remote_args=small)
+            labelled.write_parquet(str(parts.folder.resolve()), ray_remote_args={"num_cpus": _TASK_CPUS})
         except ray.exceptions.RayError as error:
             raise _user_error(error) or error from None
     shutil.rmtree(pending, ignore_errors=True)
@@ -109,6 +110,7 @@ def connected(address: str | None) -> Iterator[Any]:
         import ray.data
     except ImportError:
         raise MissingExtra("--engine ray", "ray") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it describes every execution
     if ray.is_initialized():
         yield ray
         return
@@ -116,9 +118,9 @@ def connected(address: str | None) -> Iterator[Any]:
         _require_server(address)
     in_main_thread = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in HANDLED}
-    local = {} if address else {"num_cpus": processors(), "include_dashboard": False}
+    local: dict[str, Any] = {} if address else {"num_cpus": processors(), "include_dashboard": False}
     try:
-        ray.init(address, log_to_driver=False, logging_level="error", **local)
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise UserError(f"no Ray cluster at address={address}: {reason}; start one with `ray start --head`.") from None

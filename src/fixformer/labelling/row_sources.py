@@ -1,7 +1,7 @@
 """What SOURCE names, as rows one after the other: id, path, start, end, and what a manifest has beside these.
 
-A source is a folder, a pattern, a manifest (CSV or Parquet), tar shards, one video, or a URL of any of these. Manifests are
-read row by row, so that one of a million rows needs no more memory than one of a thousand.
+A source is a folder, a pattern, a manifest (CSV or Parquet), tar shards, one video, or a URL of any of these. Manifests
+are read row by row, so that one of a million rows needs no more memory than one of a thousand.
 """
 
 import csv
@@ -142,10 +142,9 @@ def _csv_source(source: str, urls: str | None) -> RowSource:
 
 def _csv_lines(source: str) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and cells, without empty lines."""
-    options = {"encoding": "utf-8-sig", "newline": ""}
     try:
         with _open_binary(source) as binary:
-            reader = csv.reader(io.TextIOWrapper(binary, **options))  # type: ignore[call-overload]
+            reader = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", newline=""))
             for cells in reader:
                 if any(map(str.strip, cells)):
                     yield reader.line_num, cells
@@ -245,7 +244,7 @@ class Columns:
         if value in (None, ""):
             return None
         try:
-            seconds = float(value)  # type: ignore[arg-type]
+            seconds = float(value)
         except (TypeError, ValueError):
             seconds = math.nan
         if not math.isfinite(seconds):

@@ -21,7 +21,7 @@ def thumbnail(path: str, start: float | None, end: float | None, spec: ClipSpec)
     except (UserError, OSError, RuntimeError, MemoryError):
         return None
     codec = av.CodecContext.create("png", "w")
-    codec.height, codec.width = picture_HWC.shape[:2]  # type: ignore[attr-defined]
-    codec.pix_fmt = "rgb24"  # type: ignore[attr-defined]
+    codec.height, codec.width = picture_HWC.shape[:2]
+    codec.pix_fmt = "rgb24"
     frame = av.VideoFrame.from_ndarray(picture_HWC, "rgb24")
-    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])  # type: ignore[attr-defined]
+    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])

@@ -1,7 +1,7 @@
 """The plan of a labelling: every row of the source in one Parquet file, numbered, and which of them are to be done.
 
-It is written once, a row group at a time, and read the same way, so its length does not matter. A row has its number from
-here on: what is done follows from the numbers in the files that were written, whichever engine wrote them.
+It is written once, a row group at a time, and read the same way, so its length does not matter. A row has its number
+from here on: what is done follows from the numbers in the files that were written, whichever engine wrote them.
 """
 
 from collections.abc import Iterator
