@@ -23,7 +23,7 @@ from fixformer.labelling.label_parts import Format, PartFiles, join_parts, resul
 from fixformer.labelling.label_report import Summary, summarise_rows, write_label_report
 from fixformer.labelling.labeller import RESULT, Labeller, LabelSettings
 from fixformer.labelling.local_engine import run_local
-from fixformer.labelling.ray_engine import run_ray
+from fixformer.labelling.ray_engine import require_server, run_ray
 from fixformer.labelling.remote_files import is_url
 from fixformer.labelling.row_sources import open_rows
 from fixformer.labelling.work_plan import WorkPlan, write_plan
@@ -121,6 +121,7 @@ def label(
     if progress is not None and not callable(progress):
         raise InputError(f"progress={shown(progress)}: expected a function of (videos done, videos in all).")
     _check_engine(engine, format, address, num_gpus, concurrency)
+    require_server(address)
     source, out = str(source), Path(out)
     check_writable(out)
     require_outside_runs(out)

@@ -138,18 +138,21 @@ class Labeller:
             views_BVCTHW = self._pool.views_SVCTHW[[one.slot for one in batch]]
             for one in batch:
                 self._pool.release(one.slot)
-            clip = self.info.config.clip
-            video_XCTHW = normalise(views_BVCTHW.to(device).flatten(0, 1), clip.mean, clip.std)
-            tokens = model.forward_features(video_XCTHW)
-            views = views_BVCTHW.shape[1]
-            logits_BVK = model.forward_head(tokens).float().unflatten(0, (-1, views)).cpu()
-            features_BD = None
-            if self.settings.features:
-                features_XD = model.forward_head(tokens, pre_logits=True)
-                features_BD = features_XD.float().unflatten(0, (-1, views)).mean(1).cpu()
+            logits_BVK, features_BD = self.logits(model, views_BVCTHW.to(device))
         finally:
             self._models.put((model, device))
         return self._rows(batch, logits_BVK, features_BD)
+
+    def logits(self, model: VideoModel, views_BVCTHW: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`logits_BVK` of views as bytes, and `features_BD` if they are wanted."""
+        clip = self.info.config.clip
+        tokens = model.forward_features(normalise(views_BVCTHW.flatten(0, 1), clip.mean, clip.std))
+        per_video = (-1, views_BVCTHW.shape[1])
+        logits_BVK = model.forward_head(tokens).float().unflatten(0, per_video).cpu()
+        if not self.settings.features:
+            return logits_BVK, None
+        features_BVD = model.forward_head(tokens, pre_logits=True).float().unflatten(0, per_video)
+        return logits_BVK, features_BVD.mean(1).cpu()
 
     def _rows(self, batch: list[Decoded], logits_BVK: Tensor, features_BD: Tensor | None) -> list[Row]:
         good_B = have_finite_scores(logits_BVK).tolist()

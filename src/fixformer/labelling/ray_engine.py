@@ -66,7 +66,7 @@ def run_ray(
     with connected(address) as ray, _watching(parts, int(todo_N.sum()), progress):
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        # the newer reader makes one block of many small files, and so one file of what should be many, written at the end
+        # the newer reader makes one block of many small files: one file in the end, instead of one a batch
         context.use_datasource_v2 = False
         cpus = max(settings.workers, settings.threads)
         available = int(ray.cluster_resources().get("GPU" if num_gpus else "CPU", 1) / (num_gpus or cpus))
@@ -114,8 +114,6 @@ def connected(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    if address is not None:
-        _require_server(address)
     in_main_thread = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in HANDLED}
     local: dict[str, Any] = {} if address else {"num_cpus": processors(), "include_dashboard": False}
@@ -132,11 +130,11 @@ def connected(address: str | None) -> Iterator[Any]:
             signal.signal(number, handler)
 
 
-def _require_server(address: str) -> None:
+def require_server(address: str | None) -> None:
     """Fail at once if nothing listens at an address: Ray itself would try for a minute."""
-    if address == "auto":
+    if address in (None, "auto"):
         return
-    place = address.removeprefix("ray://")
+    place = str(address).removeprefix("ray://")
     host, _, port = place.rpartition(":")
     if not host or not port.isdecimal():
         raise UserError(f"address={address}: expected HOST:PORT, ray://HOST:PORT or auto.")
