@@ -2,9 +2,9 @@
 
     python tools/label_proof.py same|rate|kills|broken|million CHECKPOINT results/label.json
 
-same: eval, predict, the local engine and Ray give the same rows. rate: the local engine beside decoding alone and the model
-alone; wants a quiet machine. kills: SIGKILL of local runs, of a Ray worker and of a node. broken: 2,000 videos, 5 % of them
-damaged in four ways. million: a manifest of a million rows, planned in constant memory.
+same: eval, predict, the local engine and Ray give the same rows. rate: the local engine beside decoding alone and the
+model alone; wants a quiet machine. kills: SIGKILL of local runs, of a Ray worker and of a node. broken: 2,000 videos,
+5 % of them damaged in four ways. million: a manifest of a million rows, planned in constant memory.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,11 @@ def rate(checkpoint: str, home: Path) -> dict[str, Any]:
         with Labeller(settings, "") as labeller:
             part = rows if name == "default" else rows[: len(rows) // 2]
             list(labeller.label_rows(part[:32]))  # the first batches allocate
-            decode = _rate(len(part), lambda: _decode_only(labeller, part))
-            model = _rate(len(part), lambda: _model_only(labeller, len(part)))
+            decode = _rate(len(part), partial(_decode_only, labeller, part))
+            model = _rate(len(part), partial(_model_only, labeller, len(part)))
             busy = _cpu_seconds(labeller)
             begin = time.monotonic()
-            both = _rate(len(part), lambda: sum(1 for _ in labeller.label_rows(part)))
+            both = _rate(len(part), partial(list, labeller.label_rows(part)))
             wall = time.monotonic() - begin
             cores = (_cpu_seconds(labeller) - busy) / wall
         together = 1 / (1 / decode + 1 / model)
@@ -376,22 +377,15 @@ def million(checkpoint: str, home: Path) -> dict[str, Any]:
             found["planning"].append(row)
     done = label(home / "1000000.parquet", checkpoint, home / "out", limit=64)
     again = label(home / "1000000.parquet", checkpoint, home / "out", limit=96)
-    found["labelled"] = {
-        "limit_64": done.summary.labelled,
-        "then_limit_96": again.summary.labelled,
-        "listed": again.summary.listed,
-    }
+    counts = (done.summary.labelled, again.summary.labelled, again.summary.listed)
+    found["labelled"] = dict(zip(("limit_64", "then_limit_96", "listed"), counts, strict=True))
     growth = {
         kind: max(row["peak_mib"] - row["before_mib"] for row in found["planning"] if row["manifest"] == kind)
         - min(row["peak_mib"] - row["before_mib"] for row in found["planning"] if row["manifest"] == kind)
         for kind in ("csv", "parquet")
     }
     found["growth_mib_from_10_thousand_to_a_million"] = growth
-    found["passed"] = max(growth.values()) < 64 and found["labelled"] == {
-        "limit_64": 64,
-        "then_limit_96": 96,
-        "listed": 1_000_000,
-    }
+    found["passed"] = max(growth.values()) < 64 and counts == (64, 96, 1_000_000)
     return found
 
 
