@@ -67,7 +67,7 @@ class ViewReader:
         """Fill a slot and give the duration of the video in seconds, if it is known; or say what is wrong with it."""
         path = path_of(row)
         try:
-            if not is_url(path) and not os.path.exists(file_of(path)):
+            if not path or (not is_url(path) and not os.path.exists(file_of(path))):
                 raise FileNotFoundError
             try:
                 return self._fill(row, into_VCTHW)

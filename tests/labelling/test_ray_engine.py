@@ -1,0 +1,39 @@
+"""The Ray engine, on a cluster of two nodes in a process of its own: the rows of the local engine, though an actor dies."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import fixformer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_on_two_nodes(
+    checkpoint: str, videos: list[str], manifest: Callable[..., str], tmp_path: Path
+) -> None:
+    [command] = re.findall(r"^\$ (fixformer label .*--engine ray.*)$", (ROOT / "docs" / "deploy.md").read_text(), re.M)
+    source, out = str(tmp_path / "manifest.parquet"), tmp_path / "ray"
+    table = pyarrow.csv.read_csv(manifest([*videos[:47], "nowhere.mp4"], shop=map(str, range(48))))
+    pyarrow.parquet.write_table(table, source)
+    script = str(Path(__file__).parent / "ray_run.py")
+    words = [sys.executable, script, command, source, checkpoint, str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "handlers kept True" in done.stdout
+    assert "killed" in done.stdout
+    options = {"views": "1x1", "workers": 1, "threads": 1, "device": "cpu"}
+    local = list(fixformer.label(source, checkpoint, tmp_path / "local", **options).rows())  # type: ignore[arg-type]
+    found = sorted(pyarrow.parquet.read_table(out / "rows").to_pylist(), key=lambda row: row["row"])
+    assert len(found) == len(local) == 48
+    for row, expected in zip(found, local, strict=True):
+        for name in ("probability", "top_probabilities"):
+            assert row.pop(name) == pytest.approx(expected.pop(name), abs=1e-6)
+        assert row == expected
