@@ -1,7 +1,7 @@
 """Run by test_ray_engine.py in a process of its own, because Ray keeps threads and signal handlers in its process.
 
-python ray_run.py COMMAND MANIFEST CHECKPOINT OUT: starts a cluster of two nodes, runs the command of docs/deploy.md on it,
-kills the process of an actor meanwhile, and prints what is left of this process's own handlers.
+python ray_run.py COMMAND MANIFEST CHECKPOINT OUT: starts a cluster of two nodes, runs the command of docs/deploy.md on
+it, kills the process of an actor meanwhile, and prints what is left of this process's own handlers.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The Ray engine, on a cluster of two nodes in a process of its own: the rows of the local engine, though an actor dies."""
+"""The Ray engine, on two nodes and in a process of its own: the rows of the local engine, though an actor is killed."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def test_the_command_of_the_page_on_two_nodes(
 ) -> None:
     [command] = re.findall(r"^\$ (fixformer label .*--engine ray.*)$", (ROOT / "docs" / "deploy.md").read_text(), re.M)
     source, out = str(tmp_path / "manifest.parquet"), tmp_path / "ray"
-    table = pyarrow.csv.read_csv(manifest([*videos[:47], "nowhere.mp4"], shop=map(str, range(48))))
+    table = pyarrow.csv.read_csv(manifest([*(videos * 3)[:95], "nowhere.mp4"], shop=map(str, range(96))))
     pyarrow.parquet.write_table(table, source)
     script = str(Path(__file__).parent / "ray_run.py")
     words = [sys.executable, script, command, source, checkpoint, str(out)]
@@ -32,7 +32,7 @@ def test_the_command_of_the_page_on_two_nodes(
     options = {"views": "1x1", "workers": 1, "threads": 1, "device": "cpu"}
     local = list(fixformer.label(source, checkpoint, tmp_path / "local", **options).rows())  # type: ignore[arg-type]
     found = sorted(pyarrow.parquet.read_table(out / "rows").to_pylist(), key=lambda row: row["row"])
-    assert len(found) == len(local) == 48
+    assert len(found) == len(local) == 96
     for row, expected in zip(found, local, strict=True):
         for name in ("probability", "top_probabilities"):
             assert row.pop(name) == pytest.approx(expected.pop(name), abs=1e-6)
