@@ -38,7 +38,7 @@ from fixformer.runtime.files import (
     require_outside_runs,
     write_json,
 )
-from fixformer.runtime.locks import is_empty, locked
+from fixformer.runtime.locks import locked
 from fixformer.runtime.pools import processors
 from fixformer.runtime.progress import Report
 from fixformer.runtime.signals import StopRequest
@@ -57,7 +57,7 @@ class Labelled:
     summary: Summary
 
     def rows(self) -> Iterator[Row]:
-        """All rows of the result, in order of their numbers."""
+        """All rows of the result, file by file."""
         return PartFiles(self.directory / ROWS, self.format, None).rows()
 
     def to_json(self) -> dict[str, Any]:
@@ -173,11 +173,7 @@ def _record(source: str, urls: str | None, settings: LabelSettings, digest: str,
 
 def _planned(out: Path, source: str, urls: str | None, record: dict[str, Any]) -> WorkPlan:
     """The plan of a directory: a new one, or the one it has, if that was made with the same settings."""
-    if not os.path.lexists(out / SETTINGS):
-        if not is_empty(out):
-            raise UserError(f"{out} is not empty and holds no labelling; choose a new directory.")
-        make_output(out, "label")
-    else:
+    if os.path.lexists(out / PLAN):
         stored = read_json(out / SETTINGS)
         stored = stored if isinstance(stored, dict) else {}
         changed = [name for name in {**record, **stored} if record.get(name) != stored.get(name)]
@@ -188,9 +184,13 @@ def _planned(out: Path, source: str, urls: str | None, record: dict[str, Any]) -
             raise UserError(f"{out} was labelled with other settings: {pairs}; use those, or another directory.")
         remove_temporary_files(out)
         remove_temporary_files(out / ROWS)
-    if not os.path.lexists(out / PLAN):
-        write_plan(open_rows(source, urls), out / PLAN)
-        write_json(out / SETTINGS, record)
+        return WorkPlan(out / PLAN)
+    if any(name != SETTINGS and not name.startswith(".") for name in os.listdir(out)):
+        raise UserError(f"{out} is not empty and holds no labelling; choose a new directory.")
+    make_output(out, "label")
+    remove_temporary_files(out)  # of a call that was stopped while it planned
+    write_json(out / SETTINGS, record)
+    write_plan(open_rows(source, urls), out / PLAN)
     return WorkPlan(out / PLAN)
 
 
@@ -203,10 +203,10 @@ class _Job:
         self.parts = PartFiles(out / ROWS, kind, schema)
 
     def todo(self, limit: int | None) -> np.ndarray:
-        todo_N = ~self.parts.done(len(self.plan))
+        done_N = self.parts.done(len(self.plan))
+        done, todo_N = int(done_N.sum()), ~done_N
         if limit is not None:
             todo_N[limit:] = False
-        done = len(self.plan) - int((~self.parts.done(len(self.plan))).sum())
         left = f", {int(todo_N.sum()):,} to label now" if done or limit else ""
         note(f"{len(self.plan):,} videos listed, {done:,} labelled before{left}")
         return todo_N

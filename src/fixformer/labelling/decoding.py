@@ -158,10 +158,11 @@ class DecodingPool:
 
     def close(self) -> None:
         """End the processes; rows that were given and not read are dropped."""
-        for _ in self._feeders:
-            self._given.put(None)
         for process in self._processes:
             process.close()
+        for _ in self._feeders:
+            self._given.put(None)
+            self._free.put(0)  # a thread that waits for a slot goes on, and finds that its process has ended
 
     def _feed(self, process: "DecodingProcess") -> None:
         """One thread a process, so that each has its next row at once."""
@@ -200,6 +201,8 @@ class DecodingProcess:
     def _start(self) -> None:
         context = multiprocessing.get_context("fork")
         with self._starting:
+            if self._closed:
+                return
             self._pipe, theirs = context.Pipe()
             arguments = (theirs, self._reader, self._views_SVCTHW)
             self._process = context.Process(target=_serve, args=arguments, daemon=True)
@@ -229,7 +232,8 @@ class DecodingProcess:
                 self._process.join()
 
     def close(self) -> None:
-        self._closed = True
+        with self._starting:
+            self._closed = True
         self._process.terminate()
         self._process.join()
 

@@ -4,17 +4,18 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fixformer.config import ClipSpec
 from fixformer.evaluation.report import STYLE, embedded, text
-from fixformer.labelling.decoding import Row, path_of
+from fixformer.labelling.decoding import Row
 from fixformer.labelling.label_parts import PartFiles
 from fixformer.labelling.thumbnails import thumbnail
 from fixformer.models.checkpoint import read_info
 from fixformer.runtime.console import printable
 from fixformer.runtime.files import write_text
+from fixformer.runtime.pools import crash_safe_map
 
 UNCERTAIN, FAILED = 12, 50  # rows of each kind on the page; all are in the table
 COLUMNS = ("row", "id", "path", "start", "end", "escaped_cells", "status", "error", "label", "probability", "seconds")
@@ -97,10 +98,12 @@ def summarise_rows(
 
 def write_label_report(summary: Summary, shown: ShownRows, directory: Path, checkpoint: str) -> None:
     """report.html, which needs no other file."""
-    spec = read_info(checkpoint).config.clip
+    draw = partial(thumbnail, spec=read_info(checkpoint).config.clip)
+    # in other processes: what is wrong with a video may crash the decoder
+    pictures = {row["row"]: png for row, png in crash_safe_map(draw, [*shown.uncertain, *shown.failed], 2)}
     title = f"Labels of {summary.labelled:,} videos"
-    body = _numbers(summary) + _labels(summary.labels) + _uncertain(shown.uncertain, spec)
-    body += _failed(shown.failed, summary, spec)
+    body = _numbers(summary) + _labels(summary.labels) + _uncertain(shown.uncertain, pictures)
+    body += _failed(shown.failed, summary, pictures)
     head = f'<meta charset="utf-8"><title>{text(title)}</title><style>{STYLE}</style>'
     page = f"<!doctype html><html lang=en><head>{head}</head><body><h1>{text(title)}</h1>{body}</body></html>\n"
     write_text(directory / "report.html", page)
@@ -127,24 +130,24 @@ def _labels(labels: dict[str, int]) -> str:
     return f"<h2>Labels by share</h2>{_table(rows, ('label', 'videos', 'share'))}" if rows else ""
 
 
-def _uncertain(rows: list[Row], spec: ClipSpec) -> str:
+def _uncertain(rows: list[Row], pictures: dict[int, bytes | None]) -> str:
     if not rows:
         return ""
-    cells = ((_picture(row, spec), f"{row['label']}, {row['probability']:.1%}", row["path"]) for row in rows)
+    cells = ((_picture(row, pictures), f"{row['label']}, {row['probability']:.1%}", row["path"]) for row in rows)
     return f"<h2>Least certain</h2>{_pictures(cells)}"
 
 
-def _failed(rows: list[Row], summary: Summary, spec: ClipSpec) -> str:
+def _failed(rows: list[Row], summary: Summary, pictures: dict[int, bytes | None]) -> str:
     count = summary.labelled - summary.statuses.get("ok", 0)
     if not count:
         return ""
     first = f", the first {len(rows)}" if len(rows) < count else ""
-    cells = ((_picture(row, spec), f"{row['status']}: {row['error']}", row["path"]) for row in rows)
+    cells = ((_picture(row, pictures), f"{row['status']}: {row['error']}", row["path"]) for row in rows)
     return f"<h2>Without a label: {count:,}{first}</h2>{_pictures(cells)}"
 
 
-def _picture(row: Row, spec: ClipSpec) -> str:
-    png = thumbnail(path_of(row), row["start"], row["end"], spec)
+def _picture(row: Row, pictures: dict[int, bytes | None]) -> str:
+    png = pictures[row["row"]]
     return embedded(png, printable(row["id"])) if png else '<span class="small">no frame</span>'
 
 
