@@ -53,7 +53,7 @@ class Labelled:
     """A corpus with its labels. `summary` is the content of summary.json."""
 
     directory: Path
-    format: Format
+    format: str
     summary: Summary
 
     def rows(self) -> Iterator[Row]:
@@ -153,7 +153,7 @@ def label(
         return job.result()
 
 
-def _check_engine(engine: Engine, kind: Format, address: str | None, num_gpus: float, concurrency: int | None) -> None:
+def _check_engine(engine: str, kind: str, address: str | None, num_gpus: float, concurrency: int | None) -> None:
     if engine == "ray" and kind != "parquet":
         raise SettingsConflict(f"engine='ray' writes Parquet, not format={kind!r}; use engine='local' or convert it.")
     of_ray = {"address": address, "num_gpus": num_gpus or None, "concurrency": concurrency}
@@ -162,7 +162,7 @@ def _check_engine(engine: Engine, kind: Format, address: str | None, num_gpus: f
         raise SettingsConflict(f"{given[0]} is for engine='ray'; give that too, or leave it out.")
 
 
-def _record(source: str, urls: str | None, settings: LabelSettings, digest: str, kind: Format) -> dict[str, Any]:
+def _record(source: str, urls: str | None, settings: LabelSettings, digest: str, kind: str) -> dict[str, Any]:
     """What a directory's rows follow from."""
     record = {"source": source if is_url(source) else os.path.abspath(source), "urls": urls}
     if not is_url(source) and os.path.isfile(source):
@@ -197,7 +197,7 @@ def _planned(out: Path, source: str, urls: str | None, record: dict[str, Any]) -
 class _Job:
     """What is done in a directory, and what is left."""
 
-    def __init__(self, out: Path, settings: LabelSettings, digest: str, plan: WorkPlan, kind: Format) -> None:
+    def __init__(self, out: Path, settings: LabelSettings, digest: str, plan: WorkPlan, kind: str) -> None:
         self.out, self.settings, self.digest, self.plan, self.format = out, settings, digest, plan, kind
         schema = result_schema(plan.schema, logits=settings.logits, features=settings.features)
         self.parts = PartFiles(out / ROWS, kind, schema)
@@ -218,7 +218,7 @@ class _Job:
             if stop:
                 raise stop.interruption(f"stopped after {count:,} videos, which are written; the same command goes on.")
 
-    def finish(self, count: int, seconds: float, engine: Engine) -> None:
+    def finish(self, count: int, seconds: float, engine: str) -> None:
         """Require every row to be there once, then write the summary and the report."""
         done = int(self.parts.done(len(self.plan)).sum())
         if self.format != "parquet":

@@ -81,7 +81,8 @@ class ViewReader:
             sentence = explain(error)
             if sentence is None and not is_url(path):  # a bug; behind a URL are many libraries, each with its errors
                 raise
-            return Failure(_status(error), (sentence or describe(error)).removeprefix(f"{path}: ").rstrip("."))
+            reason = (sentence or describe(error)).removeprefix(path).lstrip(":, ")  # the row has the path
+            return Failure(_status(error), reason.rstrip("."))
 
     def _fill(self, row: Row, into_VCTHW: Tensor) -> float | None:
         part: dict[str, Any] = {"start": row["start"], "end": row["end"]}

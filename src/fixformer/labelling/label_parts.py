@@ -38,7 +38,7 @@ def result_schema(plan_schema: Any, *, logits: bool, features: bool) -> Any:
 class PartFiles:
     """The files of a result in one format."""
 
-    def __init__(self, folder: Path, kind: Format, schema: Any) -> None:
+    def __init__(self, folder: Path, kind: str, schema: Any) -> None:
         self.folder, self.kind, self.schema = folder, kind, schema
 
     def paths(self) -> list[Path]:
