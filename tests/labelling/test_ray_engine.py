@@ -11,6 +11,9 @@ import pyarrow.parquet
 import pytest
 
 import fixformer
+from fixformer.data.video import DecodeError
+from fixformer.errors import UserError
+from fixformer.labelling.ray_engine import actors_with_room, user_error
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,3 +40,22 @@ def test_the_command_of_the_page_on_two_nodes(
         for name in ("probability", "top_probabilities"):
             assert row.pop(name) == pytest.approx(expected.pop(name), abs=1e-6)
         assert row == expected
+
+
+def test_an_actor_without_room_is_one_sentence() -> None:
+    """Ray itself would wait for a machine that never comes."""
+    assert actors_with_room({"CPU": 8.0, "GPU": 2.0}, 2, 0) == 4
+    assert actors_with_room({"CPU": 8.0, "GPU": 2.0}, 2, 0.5) == 4
+    assert actors_with_room({"CPU": 8.0, "GPU": 2.0}, 1, 1) == 2
+    for resources, cpus, gpus in (({"CPU": 8.0}, 1, 1), ({"CPU": 2.0}, 3, 0)):
+        with pytest.raises(UserError, match="an actor needs"):
+            actors_with_room(resources, cpus, gpus)
+
+
+def test_an_error_in_a_task_is_the_users_error() -> None:
+    from ray.exceptions import RayTaskError
+
+    inner = DecodeError("needs a codec", file="a.mp4")
+    outer = RayTaskError("map", "Traceback ...", inner).as_instanceof_cause()
+    assert user_error(outer) is inner
+    assert user_error(RayTaskError("map", "Traceback ...", KeyError("x"))) is None

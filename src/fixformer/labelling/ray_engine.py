@@ -69,8 +69,8 @@ def run_ray(
         # the newer reader makes one block of many small files: one file in the end, instead of one a batch
         context.use_datasource_v2 = False
         cpus = max(settings.workers, settings.threads)
-        available = int(ray.cluster_resources().get("GPU" if num_gpus else "CPU", 1) / (num_gpus or cpus))
-        actors = min(concurrency or max(1, available), len(files))
+        room = actors_with_room(ray.cluster_resources(), cpus, num_gpus)
+        actors = min(concurrency or room, len(files))
         rows = ray.data.read_parquet(files, override_num_blocks=len(files), num_cpus=_TASK_CPUS, partitioning=None)
         labelled = rows.map_batches(
             LabelBatch,
@@ -84,7 +84,7 @@ def run_ray(
         try:
             labelled.write_parquet(str(parts.folder.resolve()), ray_remote_args={"num_cpus": _TASK_CPUS})
         except ray.exceptions.RayError as error:
-            raise _user_error(error) or error from None
+            raise user_error(error) or error from None
     shutil.rmtree(pending, ignore_errors=True)
 
 
@@ -148,13 +148,28 @@ def require_server(address: str | None) -> None:
         ) from None
 
 
-def _user_error(error: BaseException) -> BaseException | None:
-    """What a user can do something about, if that is why Ray failed."""
-    cause: BaseException | None = error
-    while cause is not None:
+def actors_with_room(resources: dict[str, float], cpus: int, num_gpus: float) -> int:
+    """How many actors a cluster can have; a `UserError` if it is none, for which Ray would wait for ever."""
+    room = resources.get("CPU", 0) / cpus
+    if num_gpus:
+        room = min(room, resources.get("GPU", 0) / num_gpus)
+    if room < 1:
+        have = f"{resources.get('CPU', 0):g} processors and {resources.get('GPU', 0):g} GPUs"
+        raise UserError(
+            f"the Ray cluster has {have}, but an actor needs {cpus} and {num_gpus:g}; use fewer workers, threads or "
+            "num_gpus, or a larger cluster."
+        )
+    return int(room)
+
+
+def user_error(error: BaseException) -> UserError | None:
+    """What a user can do something about, if that is why a task of Ray failed."""
+    reason: BaseException | None = error
+    while reason is not None:
+        cause = getattr(reason, "cause", None)
         if isinstance(cause, UserError):
-            return UserError(str(cause).strip().splitlines()[-1].partition("Error: ")[2] or str(cause))
-        cause = getattr(cause, "cause", None) or cause.__cause__
+            return cause
+        reason = cause if isinstance(cause, BaseException) else reason.__cause__
     return None
 
 
