@@ -22,7 +22,10 @@ def _room(holds: str, *imports: str) -> Room:
 
 
 _DATA_BASE = ("config", "runtime")
-_BELOW_CLI = ("config", "runtime", "models", "data", "evaluation", "training", "bench", "diagnosis")
+_BELOW_CLI = (
+    *("config", "runtime", "models", "data", "evaluation", "training", "labelling", "bench", "diagnosis", "export"),
+    "serve",
+)
 
 ROOMS: dict[str, Room] = {
     "config": _room("settings, schema, recipes"),
@@ -49,22 +52,37 @@ ROOMS: dict[str, Room] = {
     "data/audit": _room("check a data set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/prepare": _room("re-encode,\nwrite shards", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/synthetic": _room("motions set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
-    "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
+    "evaluation/timeline": _room("long videos", *_DATA_BASE, "data/video", "data/clips", "models", "models/layers"),
+    "evaluation/explain": _room(
+        "attention, occlusion", *_DATA_BASE, "ops", "data/video", "data/clips", "models", "models/attention"
+    ),
+    "evaluation": _room(
+        "scores, metrics, report, predictor",
+        *("config", "runtime", "models", "data", "evaluation/timeline", "evaluation/explain"),
+    ),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
+    "labelling": _room("corpora: local and Ray", "config", "runtime", "models", "data", "evaluation"),
+    "export": _room("ONNX, torch, Hugging Face", "config", "runtime", "models", "data", "evaluation"),
+    "serve": _room("the page and its HTTP interface", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
     "diagnosis": _room("doctor", "config", "runtime", "models", "data"),
     "cli": _room("the verbs and what they print", *_BELOW_CLI),
 }
 # These rooms may import every room inside the ones they name.
-UPPER_FLOORS = ("evaluation", "training", "bench", "diagnosis", "cli")
+UPPER_FLOORS = ("evaluation", "training", "labelling", "export", "serve", "bench", "diagnosis", "cli")
 
 # Room -> left, top, width, height in the picture; a room that holds others is drawn first.
 _PLACES = {
-    "cli": (20, 16, 440, 48),
-    "bench": (480, 16, 220, 48),
+    "cli": (20, 16, 220, 48),
+    "serve": (253, 16, 220, 48),
+    "bench": (487, 16, 220, 48),
     "diagnosis": (720, 16, 220, 48),
-    "training": (20, 84, 920, 48),
+    "training": (20, 84, 298, 48),
+    "labelling": (331, 84, 298, 48),
+    "export": (642, 84, 298, 48),
     "evaluation": (20, 152, 920, 48),
+    "evaluation/timeline": (640, 154, 144, 44),
+    "evaluation/explain": (790, 154, 144, 44),
     "data": (20, 220, 450, 236),
     "data/loading": (34, 252, 205, 56),
     "data/audit": (251, 252, 205, 56),

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 if TYPE_CHECKING:
     from fixformer.evaluation.evaluate import evaluate
     from fixformer.evaluation.predictor import load, predict
+    from fixformer.labelling.corpus import label
     from fixformer.models.registry import create_model, list_models
     from fixformer.training.cross_validation import cross_validate
     from fixformer.training.run import train
@@ -39,13 +40,24 @@ _MODULES = {
     "create_model": "fixformer.models.registry",
     "cross_validate": "fixformer.training.cross_validation",
     "evaluate": "fixformer.evaluation.evaluate",
+    "label": "fixformer.labelling.corpus",
     "list_models": "fixformer.models.registry",
     "load": "fixformer.evaluation.predictor",
     "predict": "fixformer.evaluation.predictor",
     "train": "fixformer.training.run",
 }
 
-__all__ = ["__version__", "create_model", "cross_validate", "evaluate", "list_models", "load", "predict", "train"]
+__all__ = [
+    "__version__",
+    "create_model",
+    "cross_validate",
+    "evaluate",
+    "label",
+    "list_models",
+    "load",
+    "predict",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

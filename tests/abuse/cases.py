@@ -54,7 +54,8 @@ PATHS = (
     "out/new/deep",
 )
 OUTPUTS = ("output", "out", "cache")  # settings and options that say where to write
-VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "doctor", "bench")
+LABEL = ("--checkpoint", "run", "--out", "out/labels", "--workers", "1", "--threads", "1", "--device", "cpu")
+VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "label", "doctor", "bench")
 SLOW = {
     "train",
     "bench",
@@ -161,6 +162,8 @@ def _sensible(rng: random.Random) -> list[str]:
             ["predict", *videos],
             ["predict", "run", "folders", "--csv"],
             ["doctor"],
+            ["label", data, *LABEL],
+            ["label", f"{data}/**/*", *LABEL, "--format", rng.choice(("csv", "jsonl"))],
             _sensible_bench(rng),
         )
     )
@@ -228,12 +231,12 @@ def _random_setting(rng: random.Random) -> str:
 
 def option_types(verb: str, words: list[str]) -> dict[str, Any]:
     """The options of a verb with their types, from the signature of its function."""
-    from fixformer.cli import app, bench_verbs, data_verbs, use_verbs
+    from fixformer.cli import app, bench_verbs, corpus_verbs, data_verbs, use_verbs
 
     functions: dict[str, Callable[..., None]] = {
         **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes")},
         **{"predict": use_verbs.predict, "doctor": use_verbs.doctor},
-        **{"eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
+        **{"label": corpus_verbs.label, "eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")
             for name in ("model", "attention", "chunked", "data", "train")
@@ -244,7 +247,9 @@ def option_types(verb: str, words: list[str]) -> dict[str, Any]:
         return {}
     hints = get_type_hints(inspect.unwrap(function), include_extras=True)
     parameters = inspect.signature(function).parameters.values()
-    return {one.name: _plain(hints[one.name]) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    # "--engine ray" would start a cluster for each abuse
+    names = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "engine"]
+    return {name: _plain(hints[name]) for name in names}
 
 
 def _plain(hint: Any) -> Any:
@@ -284,6 +289,7 @@ def _reader_of(name: str, room: str, rng: random.Random) -> list[str]:
         use_run = (
             ["eval", "run", "--json"],
             ["predict", "run", "good.mp4", "--json"],
+            ["label", "good.mp4", *LABEL],
             resume,
             [*again, "--init", "run"],
         )
@@ -305,6 +311,7 @@ def _reader_of(name: str, room: str, rng: random.Random) -> list[str]:
             ["train", "demo", "--data", room, "--output", "out/run", "data.kind=auto", *TINY],
             ["eval", "run", "--data", room, "--json"],
             ["prepare", room, "out/prepared", "--json"],
+            ["label", f"{room}/index.csv" if room == "table" else room, *LABEL],
         ]
         commands += {"prepared": [["prepare", "folders", "prepared"]] * 3}.get(room, [])
         shards = ["prepare", "folders", "shards", "--shards", "--shard-videos", "4"]
@@ -357,6 +364,7 @@ def _on_named(room: str, data: str, output: str, rng: random.Random) -> list[str
             ["prepare", data, output, "--shards"],
             ["train", "demo", "--data", data, "--output", output, "data.kind=auto", *TINY],
             ["eval", "run", "--data", data, "--output", output],
+            ["label", data, "--checkpoint", "run", "--out", output, *LABEL[4:]],
         )
     )
 

@@ -55,6 +55,7 @@ TEMPORARY = re.compile(r"\.fixformer-\w+|\.[0-9a-f]{32}\.tmp")
 MODULES = (
     *("fixformer.cli.app", "fixformer.evaluation.predictor", "fixformer.training.run", "fixformer.data.audit.check"),
     *("fixformer.data.prepare.prepare", "fixformer.cli.printing", "fixformer.cli.print_bench", "rich.progress"),
+    *("fixformer.labelling.corpus", "pyarrow.parquet"),
     *("matplotlib.figure", "matplotlib.backends.backend_agg", "torch._dynamo", "torch.utils.tensorboard"),
 )
 

@@ -9,6 +9,7 @@ from playground import TINY
 RUN = {name: value for name, _, value in (word.partition("=") for word in TINY)}
 EVALUATION = {"checkpoint": "run", "data": "folders", "views": "1x1", "aggregate": "logits", "split": "val"}
 ENCODING = {"short_side": 32, "keyframes": 4, "quality": 20, "workers": 1}
+LABELLING = {"format": "parquet", "views": "1x1", "top_k": 2, "limit": 4, "workers": 0, "threads": 1, "device": "cpu"}
 CALLS: dict[str, dict[str, Any]] = {
     "fixformer.create_model": {"name": "fixformer_tiny", "num_classes": 3, "depth": 1, "attention": "linear"},
     "fixformer.list_models": {"pattern": "fix*"},
@@ -16,6 +17,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fixformer.predict": {"checkpoint": "run", "file": "good.mp4", "views": "1x1", "top_k": 2, "device": "cpu"},
     "fixformer.evaluate": {**EVALUATION, "batch_size": 2, "workers": 0, "device": "cpu", "output": "out/eval"},
     "fixformer.train": {"recipe": "demo", "data": "folders", "output": "out/run", **RUN, "data.kind": "folders"},
+    "fixformer.label": {"source": "folders", "checkpoint": "run", "out": "out/labels", **LABELLING},
     "fixformer.data.listing.load_index": {"path": "folders", "kind": "folders", "seed": 0, "val_fraction": 0.2},
     "fixformer.data.video.open_video": {"source": "good.mp4", "backend": "pyav", "policy": "strict"},
     "fixformer.data.audit.check.check": {"data": "folders", "kind": "auto", "min_frames": 8, "workers": 1},

@@ -164,6 +164,13 @@ def verify(folder: Path, *names: str) -> None:
         )
 
 
+def model_digest(path: str | Path) -> str:
+    """Identifies the weights and the settings of a checkpoint, in 16 hexadecimal digits."""
+    folder = find_checkpoint(path)
+    parts = "".join(_digest(folder / name) for name in (WEIGHTS, CONFIG))
+    return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
+
+
 def _digest(path: Path) -> str:
     with open_file(path, "rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
