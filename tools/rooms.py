@@ -49,7 +49,14 @@ ROOMS: dict[str, Room] = {
     "data/audit": _room("check a data set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/prepare": _room("re-encode,\nwrite shards", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/synthetic": _room("motions set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
-    "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
+    "evaluation/timeline": _room("long videos", *_DATA_BASE, "data/video", "data/clips", "models", "models/layers"),
+    "evaluation/explain": _room(
+        "attention, occlusion", *_DATA_BASE, "ops", "data/video", "data/clips", "models", "models/attention"
+    ),
+    "evaluation": _room(
+        "scores, metrics, report, predictor",
+        *("config", "runtime", "models", "data", "evaluation/timeline", "evaluation/explain"),
+    ),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
     "cli": _room("the verbs and what they print", *_BELOW_CLI),

@@ -27,6 +27,7 @@ Layout = Annotated[str, "LAYOUT"]
 Model = Annotated[str, "MODEL"]
 Checkpoint = Annotated[str, "CHECKPOINT", _GIVEN]
 Videos = Annotated[tuple[str, ...], "VIDEO"]
+Video = Annotated[str, "VIDEO", _GIVEN]
 Views = Annotated[str, "CLIPSxCROPS"]
 Device = Annotated[str, "DEVICE"]
 
