@@ -10,6 +10,7 @@ import random
 import tempfile
 import time
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,15 @@ def main() -> None:
 def join(clips: list[Sample], file: Path) -> list[float]:
     """Write the clips one after the other; gives the seconds where each begins, and the end."""
     with open_video(clips[0].path) as video:
-        rate = Fraction(video.info.fps or 25).limit_denominator(1001)
+        info, rate = video.info, Fraction(video.info.fps or 25).limit_denominator(1001)
     count, starts = 0, []
     with av.open(str(file), "w") as output:
         stream = output.add_stream("libx264", rate=rate, options={"crf": "18", "preset": "veryfast"})
         assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = info.width, info.height, "yuv420p"
         for clip in clips:
             starts.append(float(count / rate))
             with open_video(clip.path) as video:
-                stream.width, stream.height, stream.pix_fmt = video.info.width, video.info.height, "yuv420p"
                 for picture in video.get_frames(range(len(video))):
                     frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
                     frame.pts, frame.time_base = count, 1 / rate
@@ -102,7 +103,7 @@ def count(segments: list[Segment], borders: list[float], labels: list[str]) -> d
         if near:
             free.remove(min(near, key=lambda start: abs(start - border)))
             found += 1
-    middles = [(start + end) / 2 for start, end in zip(borders, borders[1:], strict=False)]
+    middles = [(start + end) / 2 for start, end in pairwise(borders)]
     shown = [next(s.label for s in segments if s.start <= middle <= s.end) for middle in middles]
     return {
         "seconds": borders[-1],
