@@ -70,6 +70,8 @@ _PLACES = {
     "bench": (480, 16, 460, 48),
     "training": (20, 84, 920, 48),
     "evaluation": (20, 152, 920, 48),
+    "evaluation/timeline": (640, 154, 144, 44),
+    "evaluation/explain": (790, 154, 144, 44),
     "data": (20, 220, 450, 236),
     "data/loading": (34, 252, 205, 56),
     "data/audit": (251, 252, 205, 56),

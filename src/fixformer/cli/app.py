@@ -288,6 +288,7 @@ def predict(
 
 
 commands.add("timeline")(watch_verbs.timeline)
+commands.add("explain")(watch_verbs.explain)
 commands.add("bench model")(bench_verbs.bench_model)
 commands.add("bench attention")(bench_verbs.bench_attention)
 commands.add("bench chunked")(bench_verbs.bench_chunked)

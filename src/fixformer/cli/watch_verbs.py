@@ -1,10 +1,11 @@
-"""The verbs that look into a video: timeline."""
+"""The verbs that look into one video: timeline and explain."""
 
 from typing import TYPE_CHECKING
 
-from fixformer.cli.arguments import Checkpoint, Device, Directory, Seconds, Video, Views
+from fixformer.cli.arguments import CellGrid, Checkpoint, Checkpoints, Device, Directory, Layers, Seconds, Video, Views
 
 if TYPE_CHECKING:
+    from fixformer.evaluation.explain.explanation import Explanation
     from fixformer.evaluation.timeline.timeline import Timeline
 
 
@@ -59,3 +60,72 @@ def _print_timeline(found: "Timeline") -> None:
     show(f"{printable(found.file)}: {found.seconds:.1f} s, {used}")
     for segment in found.segments:
         show(f"{segment.start:9.2f} {segment.end:9.2f}  {segment.certainty:6.1%}  {printable(segment.label)}")
+
+
+def explain(
+    checkpoint: Checkpoint,
+    video: Video,
+    *,
+    out: Directory | None = None,
+    layers: Layers | None = None,
+    occlusion: CellGrid = "4x4x4",
+    compare: Checkpoints = (),
+    start: Seconds | None = None,
+    end: Seconds | None = None,
+    device: Device = "auto",
+    json: bool = False,
+) -> None:
+    """Show what a model looked at: concentration of its attention, fixation, roll-out, occlusion, the paper's Fig. 2.
+
+    Args:
+        checkpoint: a checkpoint, or the directory of a run.
+        video: a video file.
+        out: directory for explanation.json, overlay.png, overlay.mp4, figure2.png.
+        layers: attentions whose matrices are written, as block or block and axis, such as 0 3.space.
+        occlusion: cells that are covered one after the other, as FRAMESxROWSxCOLUMNS; none leaves it out.
+        compare: checkpoints of other models, to put beside this one in Fig. 2.
+        start: of the part of the video.
+        end: of the part of the video.
+        device: auto, cpu, cuda or cuda:NUMBER.
+        json: print JSON.
+    """
+    from fixformer.evaluation.predictor import load
+    from fixformer.runtime.console import note, print_json, printable
+    from fixformer.runtime.files import check_writable
+    from fixformer.runtime.progress import progress
+
+    if out is not None:
+        check_writable(out)
+    cells = None if occlusion == "none" else occlusion
+    classifier = load(checkpoint, device=device)
+    with progress("covering cells") as report:
+        found = classifier.explain(
+            video, layers=layers, occlusion=cells, compare=compare, start=start, end=end, progress=report
+        )
+    names = found.write(out) if out is not None else []
+    if json:
+        print_json(found.to_json())
+    else:
+        _print_explanation(found)
+    if names:
+        note(f"written: {printable(str(out))}/{', '.join(names)}")
+
+
+def _print_explanation(found: "Explanation") -> None:
+    from rich.table import Table
+
+    from fixformer.runtime.console import console, printable, show
+
+    show(f"{printable(found.file)}: {printable(found.label)} ({found.probability:.1%})")
+    if found.table:
+        table = Table("layer", "tokens", "entropy", "top tenth", "to softmax", "mean γ", box=None, header_style="bold")
+        for row in found.table:
+            gamma = "-" if row.gamma is None else f"{row.gamma:.3f}"
+            numbers = (f"{row.entropy:.3f}", f"{row.top_tenth:.1%}", f"{row.to_softmax:.3f}", gamma)
+            table.add_row(row.layer, str(row.tokens), *numbers)
+        console().print(table)
+    for kind, value in found.correlations.items():
+        said = "undefined, one of them is constant" if value is None else f"{value:+.2f}"
+        show(f"rank correlation of {kind} with occlusion: {said}")
+    for sentence in found.notes:
+        show(sentence)

@@ -16,10 +16,14 @@ from torch import Tensor
 from fixformer.config import EvalConfig, parse_views
 from fixformer.config.eval import Views
 from fixformer.config.schema import Expect, NonNegative, Positive, PositiveInt, checked, coerce
-from fixformer.data.clips.views import file_views
+from fixformer.data.clips.frames import open_frames
+from fixformer.data.clips.views import file_views, make_view_bytes
 from fixformer.data.video import Limits, Source, open_video
 from fixformer.errors import InputError, NotFinite, UserError, explain
 from fixformer.evaluation.evaluate import override_eval
+from fixformer.evaluation.explain.explaining import explain as explain_clip
+from fixformer.evaluation.explain.explanation import Explanation
+from fixformer.evaluation.explain.occlusion import Cells, parse_cells
 from fixformer.evaluation.scores import NOT_FINITE, combine, have_finite_scores, probabilities, view_logits
 from fixformer.evaluation.timeline.frame_models import frame_model
 from fixformer.evaluation.timeline.timeline import Timeline
@@ -175,6 +179,41 @@ class Classifier:
             return watch(
                 name, decoder, clip, model, self.labels, how, partial(_shares, name, config), progress=progress
             )
+
+    @checked
+    def explain(
+        self,
+        file: Source,
+        *,
+        layers: tuple[str, ...] | None = None,
+        occlusion: Cells | None = "4x4x4",
+        compare: tuple[str, ...] = (),
+        start: Seconds | None = None,
+        end: Seconds | None = None,
+        progress: Report | None = None,
+    ) -> Explanation:
+        """What the model looked at in a video, or in its part from `start` to `end` seconds.
+
+        Args:
+            file: path, bytes or an open binary file.
+            layers: keep the attention matrices of these, as block ("3") or block and axis ("3.space"); the fixation is
+                then averaged over these only, and the last of them is drawn.
+            occlusion: FRAMESxROWSxCOLUMNS, the cells that are covered one after the other; None leaves it out.
+            compare: checkpoints of other models, whose attention is put beside this one's in Fig. 2.
+            progress: called with cells done and cells in all.
+        """
+        clip, data, name = self.info.config.clip, self.info.config.data, _name_of(file)
+        part: dict[str, Any] = {"start": start, "end": end, "backend": data.backend, "damaged": data.damaged}
+        with open_frames(file, clip, **part) as frames:
+            clip_CTHW = make_view_bytes(frames, clip, 1, 1)[0]
+        others = {path: load(path, device=str(self.device)) for path in compare}
+        beside = [(path, other.model, other._centre_view(file, part)) for path, other in others.items()]
+        cells = None if occlusion is None else parse_cells(occlusion)
+        options: dict[str, Any] = {"layers": layers, "cells": cells, "compare": beside, "progress": progress}
+        return explain_clip(name, self.model, clip, self.labels, clip_CTHW, self.device, **options)
+
+    def _centre_view(self, file: Source, part: dict[str, Any]) -> Tensor:
+        return file_views(file, self.info.config.clip, 1, 1, **part).to(self.device)
 
     def views(
         self, file: Source, config: EvalConfig, *, start: float | None = None, end: float | None = None
