@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fixformer.cli.arguments import CellGrid, Checkpoint, Checkpoints, Device, Directory, Layers, Seconds, Video, Views
+from fixformer.errors import UsageError
 
 if TYPE_CHECKING:
     from fixformer.evaluation.explain.explanation import Explanation
@@ -10,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def timeline(
-    checkpoint: Checkpoint,
-    video: Video,
+    checkpoint: Checkpoint | None = None,
+    video: Video | None = None,
     *,
     window: Seconds | None = None,
     stride: Seconds | None = None,
@@ -24,7 +25,7 @@ def timeline(
     """Say what a video of any length shows when: segments with start, end, label and certainty.
 
     Args:
-        checkpoint: a checkpoint, or the directory of a run.
+        checkpoint: a checkpoint, or the directory of a run; left out, the small model that comes with fixformer.
         video: a video file.
         window: classified at a time; by default as long as the model's clip or its training videos, or 2 s.
         stride: from one window to the next; by default 0.15 of a window.
@@ -41,9 +42,10 @@ def timeline(
 
     if out is not None:
         check_writable(out)
-    classifier = load(checkpoint, device=device)
+    model, file = _model_and_video(checkpoint, video)
+    classifier = load(model, device=device)
     with progress("windows") as report:
-        found = classifier.timeline(video, window=window, stride=stride, smooth=smooth, views=views, progress=report)
+        found = classifier.timeline(file, window=window, stride=stride, smooth=smooth, views=views, progress=report)
     names = found.write(out) if out is not None else []
     if json:
         print_json(found.to_json())
@@ -51,6 +53,13 @@ def timeline(
         _print_timeline(found)
     if names:
         note(f"written: {printable(str(out))}/{', '.join(names)}")
+
+
+def _model_and_video(first: str | None, second: str | None) -> tuple[str | None, str]:
+    """The words of `[CHECKPOINT] VIDEO`."""
+    if first is None:
+        raise UsageError("no video given; write it after the checkpoint.")
+    return (None, first) if second is None else (first, second)
 
 
 def _print_timeline(found: "Timeline") -> None:
@@ -63,8 +72,8 @@ def _print_timeline(found: "Timeline") -> None:
 
 
 def explain(
-    checkpoint: Checkpoint,
-    video: Video,
+    checkpoint: Checkpoint | None = None,
+    video: Video | None = None,
     *,
     out: Directory | None = None,
     layers: Layers | None = None,
@@ -78,7 +87,7 @@ def explain(
     """Show what a model looked at: concentration of its attention, fixation, roll-out, occlusion, the paper's Fig. 2.
 
     Args:
-        checkpoint: a checkpoint, or the directory of a run.
+        checkpoint: a checkpoint, or the directory of a run; left out, the small model that comes with fixformer.
         video: a video file.
         out: directory for explanation.json, overlay.png, overlay.mp4, figure2.png.
         layers: attentions whose matrices are written, as block or block and axis, such as 0 3.space.
@@ -97,10 +106,11 @@ def explain(
     if out is not None:
         check_writable(out)
     cells = None if occlusion == "none" else occlusion
-    classifier = load(checkpoint, device=device)
+    model, file = _model_and_video(checkpoint, video)
+    classifier = load(model, device=device)
     with progress("covering cells") as report:
         found = classifier.explain(
-            video, layers=layers, occlusion=cells, compare=compare, start=start, end=end, progress=report
+            file, layers=layers, occlusion=cells, compare=compare, start=start, end=end, progress=report
         )
     names = found.write(out) if out is not None else []
     if json:

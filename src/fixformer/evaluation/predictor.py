@@ -238,8 +238,10 @@ def _shares(name: str, config: EvalConfig, logits_BVK: Tensor) -> Tensor:
     return probabilities(logits_BVK, config.aggregate)
 
 
-def load(checkpoint: str | Path, *, device: str = "auto") -> Classifier:
+def load(checkpoint: str | Path | None = None, *, device: str = "auto") -> Classifier:
     """A classifier from a checkpoint, or from the last checkpoint of a run's directory."""
+    if checkpoint is None:
+        raise InputError("checkpoint=None: expected a checkpoint, or the directory of a run.")
     chosen = choose_device(device, 0)  # before the weights are read, so that a wrong name fails at once
     model, info = load_model(checkpoint)
     return Classifier(model, info, chosen)

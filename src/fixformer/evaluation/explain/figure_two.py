@@ -76,10 +76,12 @@ def separately_fixated(recorded: Recorded) -> tuple[Tensor, Tensor] | None:
     fixate, (q, k), v = recorded.module.fixate, _features(recorded), recorded.to_fixate[2]
     if isinstance(fixate, SeparateFixation):
         return q * fixate.gate_q(q), k * fixate.gate_k(k)
-    if not isinstance(fixate, SharedFixation | UnsharedFixation):
+    if isinstance(fixate, SharedFixation):
+        gate_q = gate_k = fixate.gate
+    elif isinstance(fixate, UnsharedFixation):
+        gate_q, gate_k = fixate.gate_q, fixate.gate_k
+    else:
         return None
-    is_shared = isinstance(fixate, SharedFixation)
-    gate_q, gate_k = (fixate.gate, fixate.gate) if is_shared else (fixate.gate_q, fixate.gate_k)
     q_mean, k_mean, v_mean = (_mean(tensor) for tensor in (q, k, v))
     of_query, of_key = (q, k_mean, v_mean), (q_mean, k, v_mean)
     return q * gate_q(*of_query[: fixate.sources]), k * gate_k(*of_key[: fixate.sources])

@@ -101,9 +101,9 @@ def watch(
     choice = choose_window(how.window, spec, decoder.info.fps, typical, seconds)
     stride = how.stride or STRIDE * choice.window
     smooth = SMOOTH * stride if how.smooth is None else how.smooth
-    counts = [len(window_starts(seconds, length, stride)) for length in choice.lengths]
-    if sum(counts) > MOST_WINDOWS:
-        raise InputError(f"stride={stride:g}: {sum(counts):,} windows in {seconds:g} s of video; use a longer stride.")
+    if len(choice.lengths) * seconds / stride > MOST_WINDOWS:
+        raise InputError(f"stride={stride:g} s: too many windows in {seconds:g} s of video; use a longer stride.")
+    total = sum(len(window_starts(seconds, length, stride)) for length in choice.lengths)
     clips, crops = parse_views(how.views)
     plans = [plan_windows(decoder, times_F, spec, length, stride, clips) for length in choice.lengths]
     windows = heapq.merge(*plans, key=lambda window: window.first)
@@ -112,7 +112,7 @@ def watch(
     for done, (window, logp_K) in enumerate(_score(frames.of_each(windows), model, probabilities), 1):
         found[window.length].append((window.middle, logp_K))
         if progress:
-            progress(done, sum(counts))
+            progress(done, total)
     scores = [WindowScores(length, *map(np.stack, zip(*rows, strict=True))) for length, rows in found.items()]
     main = next(part for part in scores if part.length == choice.window)
     pieces = find_pieces([smoothed(part, stride, smooth) for part in scores], choice.window, seconds)
