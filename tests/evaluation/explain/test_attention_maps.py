@@ -50,7 +50,9 @@ def test_matrices_times_values_are_the_output(attention: str, pattern: str) -> N
 
 
 def test_layers_of_other_models_are_named() -> None:
-    model = create_model("timesformer_base", num_classes=3, num_frames=2, image_size=32, embed_dim=32, depth=2, num_heads=2)
+    model = create_model(
+        "timesformer_base", num_classes=3, num_frames=2, image_size=32, embed_dim=32, depth=2, num_heads=2
+    )
     assert list(named_attentions(model)) == ["0.time", "0.space", "1.time", "1.space"]
 
 
@@ -118,7 +120,7 @@ def test_figure_two_has_what_the_checkpoint_has() -> None:
         actual = as_shares(row.matrix())[1].mean(0).numpy()
         panel = {"none": 0, "separate": 1, "cooperative": 2}[fixation]
         np.testing.assert_allclose(found.panels[panel].matrix_NN, actual, atol=1e-6)
-        assert found.panels[-1].concentration.to_softmax == 0
+        assert found.panels[-1].concentration.to_softmax == pytest.approx(0, abs=1e-6)
     assert titles["none"] == ["linear", "softmax"]
     assert titles["separate"] == ["linear", "+ separate fixation", "softmax"]
     assert titles["cooperative"] == ["linear", "+ separate fixation", "+ cooperative fixation", "softmax"]

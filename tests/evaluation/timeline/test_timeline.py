@@ -61,6 +61,7 @@ def test_a_short_video_is_one_window(classifier: Classifier, trained: TrainResul
     assert segment.certainty == pytest.approx(prediction.guesses[0].probability, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_written(classifier: Classifier, long_file: Path, tmp_path: Path) -> None:
     found = classifier.timeline(long_file.read_bytes(), window=1.0)
     names = found.write(tmp_path / "out")
@@ -84,6 +85,7 @@ def test_subtitles_escape_names() -> None:
     assert srt(segments) == "1\n00:00:00,000 --> 01:01:01,500\na --› ‹b› & c\\n (88%)\n"
 
 
+@pytest.mark.slow
 def test_the_command(trained: TrainResult, long_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["timeline", str(trained.output), str(long_file), "--window", "1.5", "--out", str(tmp_path / "o"), "--json"])
     printed = capsys.readouterr()
