@@ -176,9 +176,9 @@ class Classifier:
         options: dict[str, Any] = {"backend": data.backend, "policy": data.damaged, "limits": LONG_VIDEO}
         with open_video(file, **options, short_side=clip.keep_short_side) as decoder:
             model = frame_model(self.model, clip, self.device)
-            return watch(
-                name, decoder, clip, model, self.labels, how, partial(_shares, name, config), progress=progress
-            )
+            shares = partial(_shares, name, config)
+            hints: dict[str, Any] = {"typical": self.info.video_seconds, "progress": progress}
+            return watch(name, decoder, clip, model, self.labels, how, shares, **hints)
 
     @checked
     def explain(
