@@ -14,6 +14,7 @@ GREY = "#b8bfc6"
 WIDTH = 12.0  # inches
 PALEST = 0.35  # opacity of a segment of no certainty
 LETTERS = 110  # of a label's size that fit into the strip
+LEGEND_LETTERS = 190  # likewise of a row of the legend
 
 Thumbnails = list[tuple[float, np.ndarray]]
 
@@ -37,7 +38,8 @@ def draw_strip(
         panel.spines["bottom"].set_visible(False)
     curve.set(ylim=(0, 1.05), yticks=[0, 1], xlabel="seconds", ylabel="best class")
     handles, names = [_patch(colour) for colour in colours.values()], [drawable(name) for name in colours]
-    figure.legend(handles, names, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    columns = max(1, min(5, LEGEND_LETTERS // max(len(name) + 6 for name in names)))
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     save_figure(figure, path)
 
 
