@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--files", type=int, default=10, help="one per signer and repetition")
     parser.add_argument("--stride", type=float)
+    parser.add_argument("--no-cuts", action="store_true", help="by the model's scores alone")
     args = parser.parse_args()
     classifier = load(args.run)
     data = classifier.info.config.data
@@ -46,7 +47,7 @@ def main() -> None:
             file = Path(folder) / "long.mp4"
             borders = join(clips, file)
             start = time.monotonic()
-            timeline = classifier.timeline(file, stride=args.stride)
+            timeline = classifier.timeline(file, stride=args.stride, cuts=not args.no_cuts)
             seconds += time.monotonic() - start
             labels = [index.labels[int(clip.label)] for clip in clips]
             rows.append({"signer": key[0], "repetition": key[1], **count(timeline.segments, borders, labels)})
@@ -59,6 +60,7 @@ def main() -> None:
         "checkpoint": {"model": classifier.info.config.model, "step": classifier.info.step},
         "video_top1": classifier.info.metrics.get("video_top1"),
         "tolerance_seconds": TOLERANCE,
+        "cuts": not args.no_cuts,
         **used,
         **total,
         "recall": total["found"] / total["borders"],

@@ -54,7 +54,7 @@ PATHS = (
     "out/new/deep",
 )
 OUTPUTS = ("output", "out", "cache")  # settings and options that say where to write
-VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "bench")
+VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "timeline", "explain", "bench")
 SLOW = {
     "train",
     "bench",
@@ -146,6 +146,8 @@ def _sensible(rng: random.Random) -> list[str]:
             ["models"],
             ["recipes"],
             ["cost", "fixformer_tiny"],
+            ["timeline", "run", videos[0], "--window", "0.5", "--out", "out/timeline"],
+            ["explain", "run", videos[0], "--occlusion", "1x2x2", "--out", "out/explained"],
             ["check", data, "--out", "out/check"],
             ["prepare", data, "out/prepared"],
             ["prepare", data, "out/shards", "--shards"],
@@ -225,10 +227,11 @@ def _random_setting(rng: random.Random) -> str:
 
 def option_types(verb: str, words: list[str]) -> dict[str, Any]:
     """The options of a verb with their types, from the signature of its function."""
-    from fixformer.cli import app, bench_verbs, data_verbs
+    from fixformer.cli import app, bench_verbs, data_verbs, watch_verbs
 
     functions: dict[str, Callable[..., None]] = {
         **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes", "predict")},
+        **{"timeline": watch_verbs.timeline, "explain": watch_verbs.explain},
         **{"eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")

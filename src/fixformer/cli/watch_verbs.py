@@ -18,6 +18,7 @@ def timeline(
     stride: Seconds | None = None,
     smooth: Seconds | None = None,
     views: Views = "1x1",
+    cuts: bool = True,
     out: Directory | None = None,
     device: Device = "auto",
     json: bool = False,
@@ -31,6 +32,7 @@ def timeline(
         stride: from one window to the next; by default 0.15 of a window.
         smooth: standard deviation of the average over time; by default half a stride.
         views: views of each window, such as 2x3.
+        cuts: look for the cuts of an edited video, which are borders; --no-cuts goes by the scores alone.
         out: directory for timeline.json, segments.csv, scores.csv, timeline.png, and subtitles (VTT, SRT).
         device: auto, cpu, cuda or cuda:NUMBER.
         json: print JSON.
@@ -45,7 +47,9 @@ def timeline(
     model, file = _model_and_video(checkpoint, video)
     classifier = load(model, device=device)
     with progress("windows") as report:
-        found = classifier.timeline(file, window=window, stride=stride, smooth=smooth, views=views, progress=report)
+        found = classifier.timeline(
+            file, window=window, stride=stride, smooth=smooth, views=views, cuts=cuts, progress=report
+        )
     names = found.write(out) if out is not None else []
     if json:
         print_json(found.to_json())

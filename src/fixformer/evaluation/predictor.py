@@ -157,6 +157,7 @@ class Classifier:
         stride: Positive | None = None,
         smooth: NonNegative | None = None,
         views: Views = "1x1",
+        cuts: bool = True,
         progress: Report | None = None,
     ) -> Timeline:
         """What a video of any length shows when.
@@ -168,11 +169,12 @@ class Classifier:
             stride: seconds from one window to the next; by default 0.15 of a window.
             smooth: standard deviation in seconds with which scores are averaged over time; by default half a stride.
             views: of each window, as in `predict`.
+            cuts: look for the cuts of an edited video; no piece of a segment goes over one.
             progress: called with windows done and windows in all.
         """
         config, data, clip = self._config(views), self.info.config.data, self.info.config.clip
         name = _name_of(file)
-        how = Watching(window, stride, smooth, views)
+        how = Watching(window, stride, smooth, views, cuts)
         options: dict[str, Any] = {"backend": data.backend, "policy": data.damaged, "limits": LONG_VIDEO}
         with open_video(file, **options, short_side=clip.keep_short_side) as decoder:
             model = frame_model(self.model, clip, self.device)

@@ -6,10 +6,14 @@ the video is cut into pieces, each scored by the window that covers it best, of 
 across a border then count for nothing. The cut with the best sum of scores wins, and neighbours of one label are
 merged.
 
+Where the video is edited, its cuts are borders of pieces, too, whatever the scores say.
+
 Legend: N windows, K classes, G steps of a grid of possible borders, D possible lengths of a piece.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,31 +62,46 @@ def log_softmax(x_NK: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def find_pieces(lengths: list[WindowScores], window: float, seconds: float) -> list[Piece]:
-    """The best cut of a video of `seconds`, neighbours of one label merged. `window` is the main length."""
+def find_pieces(lengths: list[WindowScores], window: float, seconds: float, cuts: Sequence[float] = ()) -> list[Piece]:
+    """The best segmentation of a video of `seconds`, neighbours of one label merged.
+
+    `window` is the main length. No piece goes over one of the `cuts`, which are seconds in ascending order.
+    """
+    edges = [0.0, *cuts, seconds]
+    pieces = [piece for shot in pairwise(edges) for piece in _pieces_of_shot(lengths, window, shot)]
+    return _merged(pieces)
+
+
+def _pieces_of_shot(lengths: list[WindowScores], window: float, shot: tuple[float, float]) -> list[Piece]:
+    seconds = shot[1] - shot[0]
     steps = max(1, round(seconds / window * STEPS))
     step = seconds / steps
     durations_D = np.arange(round(SHORTEST * STEPS), round(LONGEST * STEPS) + 1)
     durations_D = durations_D[durations_D <= steps] if steps >= durations_D[0] else np.array([steps])
-    value_DG, label_DG, certainty_DG = _score_pieces(lengths, durations_D, steps, step)
+    value_DG, label_DG, certainty_DG = _score_pieces(lengths, durations_D, steps, shot)
     pieces = []
     for row, end in _best_cut(value_DG, durations_D):
-        start = (end - int(durations_D[row])) * step
-        pieces.append(Piece(start, end * step, int(label_DG[row, end]), float(certainty_DG[row, end])))
-    return _merged(pieces)
+        start = shot[0] + (end - int(durations_D[row])) * step
+        stop = shot[1] if end == steps else shot[0] + end * step
+        pieces.append(Piece(start, stop, int(label_DG[row, end]), float(certainty_DG[row, end])))
+    return pieces
 
 
 def _score_pieces(
-    lengths: list[WindowScores], durations_D: np.ndarray, steps: int, step: float
+    lengths: list[WindowScores], durations_D: np.ndarray, steps: int, shot: tuple[float, float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the piece that ends at step g and has duration d: its score, its label and the label's probability."""
-    shape = (len(durations_D), steps + 1)
+    shape, step = (len(durations_D), steps + 1), (shot[1] - shot[0]) / steps
     value_DG, label_DG, certainty_DG = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape)
     best = {scores.length: _best_labels(scores) for scores in lengths}
     for row, duration in enumerate(durations_D):
         nearest = min(lengths, key=lambda scores: abs(scores.length - duration * step))
         label_N, value_N, certainty_N = best[nearest.length]
-        middle_G = (np.arange(steps + 1) - duration / 2) * step
+        middle_G = shot[0] + (np.arange(steps + 1) - duration / 2) * step
+        # as far as possible a window that does not reach over the ends of the shot
+        spare = max(0.0, (shot[1] - shot[0] - nearest.length) / 2)
+        centre = (shot[0] + shot[1]) / 2
+        middle_G = middle_G.clip(centre - spare, centre + spare)
         window_G = _nearest(nearest.times_N, middle_G)
         value_DG[row] = value_N[window_G] * duration
         label_DG[row], certainty_DG[row] = label_N[window_G], certainty_N[window_G]

@@ -39,6 +39,7 @@ class Timeline:
         times: the middle of every window, in seconds.
         scores_NK: class probabilities of every window, before smoothing: what `predict(start=, end=)` gives.
         segments: one after the other, without gaps.
+        cuts: seconds of the cuts that were found; None if they were not looked for.
         thumbnails: pictures from along the video, with their seconds.
     """
 
@@ -53,11 +54,12 @@ class Timeline:
     times: np.ndarray
     scores_NK: np.ndarray
     segments: list[Segment]
+    cuts: list[float] | None = None
     thumbnails: list[tuple[float, np.ndarray]] = field(default_factory=list, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the scores of all classes (scores.csv) and the pictures."""
-        names = ("file", "seconds", "window", "window_from", "stride", "smooth", "views")
+        names = ("file", "seconds", "window", "window_from", "stride", "smooth", "views", "cuts")
         settings = {name: getattr(self, name) for name in names}
         best_N = self.scores_NK.argmax(-1)
         rows = zip(self.times.tolist(), best_N.tolist(), self.scores_NK.max(-1).tolist(), strict=True)

@@ -41,6 +41,7 @@ class Watching:
     stride: float | None = None
     smooth: float | None = None
     views: str = "1x1"
+    cuts: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def watch(
             progress(done, total)
     scores = [WindowScores(length, *map(np.stack, zip(*rows, strict=True))) for length, rows in found.items()]
     main = next(part for part in scores if part.length == choice.window)
-    pieces = find_pieces([smoothed(part, stride, smooth) for part in scores], choice.window, seconds)
+    cuts = frames.meter.cuts() if how.cuts else []
+    pieces = find_pieces([smoothed(part, stride, smooth) for part in scores], choice.window, seconds, cuts)
     segments = [Segment(piece.start, piece.end, labels[piece.label], piece.certainty) for piece in pieces]
     return Timeline(
         file=name,
@@ -129,6 +131,7 @@ def watch(
         times=main.times_N,
         scores_NK=np.exp(main.logp_NK),
         segments=segments,
+        cuts=cuts if how.cuts else None,
         thumbnails=frames.thumbnails,
     )
 

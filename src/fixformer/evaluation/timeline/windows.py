@@ -20,6 +20,7 @@ from fixformer.data.clips.frames import part_of
 from fixformer.data.clips.views import view_indices
 from fixformer.data.video import Decoder
 from fixformer.errors import InputError
+from fixformer.evaluation.timeline.cuts import ChangeMeter
 from fixformer.evaluation.timeline.frame_models import FrameModel
 
 # Decoded frames in memory before they are scaled: ten of 1080p.
@@ -74,7 +75,8 @@ def plan_windows(
 class WindowFrames:
     """Reads the frames of windows, in what form the model wants to keep them (`FrameModel.keep`).
 
-    `thumbnails` collects pictures at the given times, which ascend: pairs of seconds and `[H, W, C]`.
+    `thumbnails` collects pictures at the given times, which ascend: pairs of seconds and `[H, W, C]`. `meter` sees all
+    frames that are read.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class WindowFrames:
         self._chunk = max(1, DECODED_BYTES // (3 * decoder.info.width * decoder.info.height))
         self._thumbnail_times = deque(thumbnail_times)
         self.thumbnails: list[tuple[float, np.ndarray]] = []
+        self.meter = ChangeMeter()
 
     def of_each(self, windows: Iterable[Window]) -> Iterator[tuple[Window, Tensor]]:
         """Every window with its kept frames `[V, T, ...]`; windows come in the order of their first frames.
@@ -126,6 +129,7 @@ class WindowFrames:
             crops_SCTHW = torch.stack(transforms.view_crops(clip_CTHW, self._spec, self._crops))
             self._kept.update(zip(part, self._model.keep(crops_SCTHW).unbind(), strict=True))
             self._take_thumbnails(part, crops_SCTHW[self._crops // 2])
+            self.meter.add(crops_SCTHW[self._crops // 2], self._times_F[part].tolist())
             size = sum(kept.nbytes for kept in self._kept.values())
             if size > HELD_BYTES:
                 raise InputError(
