@@ -55,7 +55,10 @@ PATHS = (
 )
 OUTPUTS = ("output", "out", "cache")  # settings and options that say where to write
 LABEL = ("--checkpoint", "run", "--out", "out/labels", "--workers", "1", "--threads", "1", "--device", "cpu")
-VERBS = ("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "label", "doctor", "bench")
+VERBS = (
+    *("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "timeline", "explain", "label"),
+    *("doctor", "bench"),
+)
 SLOW = {
     "train",
     "bench",
@@ -147,6 +150,8 @@ def _sensible(rng: random.Random) -> list[str]:
             ["models"],
             ["recipes"],
             ["cost", "fixformer_tiny"],
+            ["timeline", "run", videos[0], "--window", "0.5", "--out", "out/timeline"],
+            ["explain", "run", videos[0], "--occlusion", "1x2x2", "--out", "out/explained"],
             ["check", data, "--out", "out/check"],
             ["prepare", data, "out/prepared"],
             ["prepare", data, "out/shards", "--shards"],
@@ -231,11 +236,12 @@ def _random_setting(rng: random.Random) -> str:
 
 def option_types(verb: str, words: list[str]) -> dict[str, Any]:
     """The options of a verb with their types, from the signature of its function."""
-    from fixformer.cli import app, bench_verbs, corpus_verbs, data_verbs, use_verbs
+    from fixformer.cli import app, bench_verbs, corpus_verbs, data_verbs, use_verbs, watch_verbs
 
     functions: dict[str, Callable[..., None]] = {
         **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes")},
         **{"predict": use_verbs.predict, "doctor": use_verbs.doctor},
+        **{"timeline": watch_verbs.timeline, "explain": watch_verbs.explain},
         **{"label": corpus_verbs.label, "eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")

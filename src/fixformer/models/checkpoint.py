@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fixformer.config import ClipSpec, EvalConfig, TrainConfig
 from fixformer.config.own import without_own
-from fixformer.config.schema import Count, NonNegative, check_path, coerce, dump, load
+from fixformer.config.schema import Count, NonNegative, Positive, check_path, coerce, dump, load
 from fixformer.errors import UnknownName, UserError, WeightsError
 from fixformer.models.base import VideoModel
 from fixformer.models.foreign_parts import foreign_part, leads_out
@@ -48,6 +48,7 @@ class CheckpointInfo:
         metrics: the last evaluation during training.
         step, epoch: how far training was.
         versions, commit: the software that wrote it.
+        video_seconds: the median length of the training videos, None if unknown.
     """
 
     config: TrainConfig
@@ -57,6 +58,7 @@ class CheckpointInfo:
     epoch: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
+    video_seconds: float | None = None
 
     @property
     def is_trained(self) -> bool:
@@ -73,6 +75,7 @@ class CheckpointInfo:
             "epoch": self.epoch,
             "versions": self.versions,
             "commit": self.commit,
+            **({} if self.video_seconds is None else {"video_seconds": self.video_seconds}),
         }
 
     @staticmethod
@@ -81,7 +84,10 @@ class CheckpointInfo:
             values = _from_format_1(values)
         kinds = {"metrics": dict, "step": Count, "epoch": NonNegative, "versions": dict, "commit": str}
         others = {name: coerce(values[name], kind, name) for name, kind in kinds.items()}
-        return CheckpointInfo(_load_config(values["config"]), _load_labels(values["labels"]), **others)
+        # checkpoints of earlier versions do not say it
+        seconds = coerce(values.get("video_seconds"), Positive | None, "video_seconds")
+        config, labels = _load_config(values["config"]), _load_labels(values["labels"])
+        return CheckpointInfo(config, labels, **others, video_seconds=seconds)
 
 
 def _load_labels(values: Any) -> list[str]:

@@ -6,6 +6,7 @@ Legend: B clips of this process, C colours, T frames, H height, W width, K class
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fixformer.config import Augment, ClipSpec, Stage
 from fixformer.config.schema import PositiveInt, coerce, load
 from fixformer.data.clips.mixing import Mixed, mix_batch, soft_targets
 from fixformer.data.listing import Index
+from fixformer.data.listing.durations import typical_seconds
 from fixformer.data.loading import VideoReader, train_loader
 from fixformer.data.loading.datasets import TrainBatch
 from fixformer.data.loading.from_config import training_order
@@ -318,4 +320,10 @@ class Trainer:
             epoch=position.epoch + position.batch / self.loader().steps,
             versions=versions(),
             commit=source_commit(),
+            video_seconds=self._video_seconds,
         )
+
+    @cached_property
+    def _video_seconds(self) -> float | None:
+        """The window of timelines; not for shards that a command reads, which would have to be fetched."""
+        return typical_seconds(self.index.split("train")) if self.config.data.location is None else None
