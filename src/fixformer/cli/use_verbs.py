@@ -103,13 +103,19 @@ def _answer_with(model: str | None, views: str | None, top_k: int, limit: int, d
     if model is not None and model.lower().endswith(ONNX):
         return _answer_with_onnx(model, views, top_k, limit, device)
     from fixformer.evaluation.predictor import load
-    from fixformer.models.shipped_model import SHIPPED_ABOUT
 
     if model is None:
-        note(f"fixformer: no checkpoint given; this is the answer of {SHIPPED_ABOUT}.")
+        note_shipped_model()
     classifier = load(model, device=device, download_limit=limit)
     classifier.prepare_to_score(views, top_k)  # what would be wrong with all of them is said once
     return partial(classifier.predict, views=views, top_k=top_k)
+
+
+def note_shipped_model() -> None:
+    """That the small model in the package answers, and what it knows."""
+    from fixformer.models.shipped_model import SHIPPED_ABOUT
+
+    note(f"fixformer: no checkpoint given; this is the answer of {SHIPPED_ABOUT}.")
 
 
 def _answer_with_onnx(model: str, views: str | None, top_k: int, limit: int, device: str) -> Callable[[Any], Any]:

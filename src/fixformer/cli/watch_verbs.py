@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fixformer.cli.arguments import CellGrid, Checkpoint, Checkpoints, Device, Directory, Layers, Seconds, Video, Views
+from fixformer.cli.use_verbs import note_shipped_model
 from fixformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def _model_and_video(first: str | None, second: str | None) -> tuple[str | None,
     """The words of `[CHECKPOINT] VIDEO`."""
     if first is None:
         raise UsageError("no video given; write it after the checkpoint.")
-    return (None, first) if second is None else (first, second)
+    if second is not None:
+        return first, second
+    note_shipped_model()
+    return None, first
 
 
 def _print_timeline(found: "Timeline") -> None:
