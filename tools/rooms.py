@@ -22,7 +22,7 @@ def _room(holds: str, *imports: str) -> Room:
 
 
 _DATA_BASE = ("config", "runtime")
-_BELOW_CLI = ("config", "runtime", "models", "data", "evaluation", "training", "bench")
+_BELOW_CLI = ("config", "runtime", "models", "data", "evaluation", "training", "bench", "export")
 
 ROOMS: dict[str, Room] = {
     "config": _room("settings, schema, recipes"),
@@ -51,17 +51,19 @@ ROOMS: dict[str, Room] = {
     "data/synthetic": _room("motions set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
+    "export": _room("ONNX, int8, torch.export, Hugging Face", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
     "cli": _room("the verbs and what they print", *_BELOW_CLI),
 }
 # These rooms may import every room inside the ones they name.
-UPPER_FLOORS = ("evaluation", "training", "bench", "cli")
+UPPER_FLOORS = ("evaluation", "training", "bench", "export", "cli")
 
 # Room -> left, top, width, height in the picture; a room that holds others is drawn first.
 _PLACES = {
     "cli": (20, 16, 440, 48),
     "bench": (480, 16, 460, 48),
-    "training": (20, 84, 920, 48),
+    "export": (480, 84, 460, 48),
+    "training": (20, 84, 440, 48),
     "evaluation": (20, 152, 920, 48),
     "data": (20, 220, 450, 236),
     "data/loading": (34, 252, 205, 56),

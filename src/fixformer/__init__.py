@@ -39,19 +39,32 @@ _MODULES = {
     "create_model": "fixformer.models.registry",
     "cross_validate": "fixformer.training.cross_validation",
     "evaluate": "fixformer.evaluation.evaluate",
+    "export": "fixformer",
     "list_models": "fixformer.models.registry",
     "load": "fixformer.evaluation.predictor",
     "predict": "fixformer.evaluation.predictor",
     "train": "fixformer.training.run",
 }
 
-__all__ = ["__version__", "create_model", "cross_validate", "evaluate", "list_models", "load", "predict", "train"]
+__all__ = [
+    "__version__",
+    "create_model",
+    "cross_validate",
+    "evaluate",
+    "export",
+    "list_models",
+    "load",
+    "predict",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'fixformer' has no attribute {name!r}")
+    if name == "export":  # the package itself, which can be called
+        return import_module("fixformer.export")
     return getattr(import_module(module), name)
 
 

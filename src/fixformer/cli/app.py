@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Annotated, Any, Literal
 
 from fixformer import __version__
-from fixformer.cli import bench_verbs, data_verbs
+from fixformer.cli import bench_verbs, data_verbs, export_verb
 from fixformer.cli.arguments import (
     Checkpoint,
     DataSet,
@@ -262,13 +262,19 @@ def predict(
         json: print JSON.
     """
     from fixformer.cli.printing import print_prediction
-    from fixformer.evaluation.predictor import load
+    from fixformer.export.onnx_predict import load_onnx
     from fixformer.runtime.console import print_json
     from fixformer.runtime.progress import progress
 
     if not files:
         raise UsageError("no video files given; list them after the checkpoint.")
-    classifier = load(checkpoint, device=device)
+    classifier: Any
+    if checkpoint.endswith(".onnx"):  # without torch
+        classifier = load_onnx(checkpoint)
+    else:
+        from fixformer.evaluation.predictor import load
+
+        classifier = load(checkpoint, device=device)
     rows, failed = [], 0
     with progress("classifying videos") if json else nullcontext() as report:
         for found in classifier.predict_each(files, views=views, top_k=top_k):
@@ -287,6 +293,7 @@ def predict(
         raise SystemExit(1)
 
 
+commands.add("export")(export_verb.export)
 commands.add("bench model")(bench_verbs.bench_model)
 commands.add("bench attention")(bench_verbs.bench_attention)
 commands.add("bench chunked")(bench_verbs.bench_chunked)

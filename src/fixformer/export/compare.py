@@ -69,14 +69,9 @@ def compare(pytorch: Answer, exported: Answer, clips: Sequence[np.ndarray], sour
             begin = time.process_time()
             answer(clips[0])
             own.append(time.process_time() - begin)
-    return Agreement(
-        source,
-        len(pairs),
-        max(float(np.abs(one - other).max()) for one, other in pairs),
-        sum(int(one.argmax() == other.argmax()) for one, other in pairs),
-        *map(min, times),
-        torch.get_num_threads(),
-    )
+    largest = max(float(np.abs(one - other).max()) for one, other in pairs)
+    same = sum(int(one.argmax() == other.argmax()) for one, other in pairs)
+    return Agreement(source, len(pairs), largest, same, min(times[0]), min(times[1]), torch.get_num_threads())
 
 
 def pytorch_answer(classifier: Classifier) -> Answer:
@@ -101,7 +96,9 @@ def read_clip(classifier: Classifier, sample: Sample) -> np.ndarray:
 
 
 @contextmanager
-def videos_for(classifier: Classifier, files: Sequence[str | Path], most: int = VIDEOS) -> Iterator[tuple[list[Sample], str]]:
+def videos_for(
+    classifier: Classifier, files: Sequence[str | Path], most: int = VIDEOS
+) -> Iterator[tuple[list[Sample], str]]:
     """Videos to compare on, and what they are: those given, some of the checkpoint's data, or else generated ones."""
     if files:
         yield [Sample(str(file), UNLABELLED, "", str(file)) for file in files], "videos given"

@@ -1,17 +1,18 @@
+# mypy: ignore-errors
+# ruff: noqa: F821
 """The preprocessing of clips as a part of an ONNX graph: from frames of bytes, of any size, to what the network takes.
 
-It repeats `data/clips/transforms.py` to the bit. torch scales bytes in integers: the weights of a pixel's neighbours are
-rounded to 16 bits, and the picture is rounded to bytes after its rows are scaled and again after its columns. Here each
+It repeats `data/clips/transforms.py` to the bit. torch scales bytes in integers: the weights of a pixel's neighbours
+are rounded to 16 bits, and the picture is rounded to bytes after its rows are scaled and again after its columns. Here each
 of the two is a matrix product with those weights, whose upper and lower bytes are multiplied separately, because
 `MatMulInteger` multiplies bytes. Only the rows and columns of the wanted crop are computed.
 
 The functions are ONNX functions, written in the part of Python that onnxscript translates.
 
+mypy is off: what is written below are ONNX operators and names of axes, which it takes for Python.
+
 Legend: B clips, T frames, H height, W width, C colours, N = B x T x C planes.
 """
-
-import math
-from typing import Any
 
 import numpy as np
 import onnx
@@ -30,7 +31,7 @@ UINT8_, INT32_, INT64_, UINT32_, FLOAT_, DOUBLE_ = 2, 6, 7, 12, 1, 11  # onnx.Te
 
 
 @script()
-def line_weights(length: INT64, scaled: INT64, antialias: INT64):  # type: ignore[no-untyped-def]
+def line_weights(length: INT64, scaled: INT64, antialias: INT64):
     """`[scaled, length]`: the weights of a line's pixels in those of the scaled line, in units of 2^-precision.
 
     The formulas and the precision, the highest at which the weights have 16 bits, are those of torch.
@@ -50,7 +51,7 @@ def line_weights(length: INT64, scaled: INT64, antialias: INT64):  # type: ignor
 
 
 @script()
-def rounded(high, low, precision: INT64):  # type: ignore[no-untyped-def]
+def rounded(high, low, precision: INT64):
     """Bytes of the sums of the weights' upper and lower bytes with pixels, rounded half up."""
     half = op.BitShift(op.Cast(1, to=UINT32_), op.Cast(precision - 1, to=UINT32_), direction="LEFT")
     total = op.Cast(high * 256 + low, to=UINT32_) + half
@@ -58,7 +59,7 @@ def rounded(high, low, precision: INT64):  # type: ignore[no-untyped-def]
 
 
 @script()
-def scale_columns(planes_NHW: UINT8, columns: INT64, first: INT64, count: INT64, antialias: INT64):  # type: ignore[no-untyped-def]
+def scale_columns(planes_NHW: UINT8, columns: INT64, first: INT64, count: INT64, antialias: INT64):
     """The picture scaled to a width, of which `count` columns from `first` are made."""
     width = op.Gather(op.Shape(planes_NHW), 2)
     units, precision = line_weights(width, columns, antialias)
@@ -70,7 +71,7 @@ def scale_columns(planes_NHW: UINT8, columns: INT64, first: INT64, count: INT64,
 
 
 @script()
-def scale_rows(planes_NHW: UINT8, rows: INT64, first: INT64, count: INT64, antialias: INT64):  # type: ignore[no-untyped-def]
+def scale_rows(planes_NHW: UINT8, rows: INT64, first: INT64, count: INT64, antialias: INT64):
     """The picture scaled to a height, of which `count` rows from `first` are made."""
     height = op.Gather(op.Shape(planes_NHW), 1)
     units, precision = line_weights(height, rows, antialias)
@@ -82,7 +83,7 @@ def scale_rows(planes_NHW: UINT8, rows: INT64, first: INT64, count: INT64, antia
 
 
 def preprocessing(spec: ClipSpec) -> onnx.ModelProto:
-    """A graph from `frames` (uint8 `[B, T, H, W, 3]`) and `crop` (a number) to `clip` (float `[B, 3, T, size, size]`)."""
+    """A graph from `frames` (uint8 `[B, T, H, W, 3]`) and `crop` to `clip` (float32 `[B, 3, T, size, size]`)."""
     side, size, squeezes = spec.test_short_side, spec.size, int(spec.fit == "squeeze")
     focus = numpy_helper.from_array(np.array(spec.focus, np.float64))
     antialias, keeps, kept = int(spec.antialias), int(spec.keep_short_side is not None), spec.keep_short_side or 1
@@ -93,7 +94,7 @@ def preprocessing(spec: ClipSpec) -> onnx.ModelProto:
     )
 
     @script()
-    def graph(frames: UINT8["B", "T", "H", "W", 3], crop: INT64) -> FLOAT["B", 3, "T", "S", "S"]:  # type: ignore[no-untyped-def] # noqa
+    def graph(frames: UINT8["B", "T", "H", "W", 3], crop: INT64) -> FLOAT["B", 3, "T", "S", "S"]:
         shape = op.Shape(frames)
         planes = op.Reshape(op.Transpose(frames, perm=[0, 1, 4, 2, 3]), op.Concat([-1], shape[2:4], axis=0))
         height, width = op.Gather(shape, 2), op.Gather(shape, 3)

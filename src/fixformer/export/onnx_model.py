@@ -1,13 +1,12 @@
 """A checkpoint as one ONNX graph: preprocessing (`onnx_frames`), network, and metadata that says how to use it."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from logging import ERROR, getLogger
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_
 
 from fixformer.errors import InputError
 from fixformer.export.metadata import ExportInfo
-from fixformer.export.onnx_frames import CLIP, CROP, FRAMES, OPSET, preprocessing
+from fixformer.export.onnx_frames import CLIP, CROP, OPSET, preprocessing
 from fixformer.export.onnx_predict import MIDDLE
 from fixformer.models.base import VideoModel
 
@@ -69,6 +68,7 @@ def with_preprocessing(network: ModelProto, info: ExportInfo) -> ModelProto:
     before.ir_version = network.ir_version
     before = compose.add_prefix(before, "frames/", rename_inputs=False, rename_outputs=False)
     whole = compose.merge_models(before, network, io_map=[(before.graph.output[0].name, CLIP)])
+    whole.graph.input[0].type.tensor_type.shape.dim[1].dim_value = info.clip.frames
     # an input with a value may be left out
     whole.graph.initializer.append(numpy_helper.from_array(np.array(MIDDLE), CROP))
     whole.producer_name = "fixformer"

@@ -4,7 +4,7 @@ Legend: V views = K clips x S crops (clip-major), T frames, H height, W width, C
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from fixformer.config import parse_views
 from fixformer.config.eval import Views
-from fixformer.config.schema import PositiveInt, check_path, checked
+from fixformer.config.schema import PositiveInt, check_path, checked, coerce
 from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.indices import view_indices
 from fixformer.data.video import Source
 from fixformer.data.video.scaling import require_scalable
 from fixformer.errors import InputError, MissingExtra, NotFinite, UserError
-from fixformer.evaluation.answers import Guess, Prediction
+from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each
 from fixformer.export.metadata import ExportInfo
 from fixformer.runtime.files import read_bytes
 
@@ -61,6 +61,14 @@ class OnnxClassifier:
         best = np.argsort(-share_K, kind="stable")[:top_k]
         guesses = [Guess(self.labels[number], float(share_K[number])) for number in best]
         return Prediction(name, views, guesses, score_K)  # type: ignore[arg-type] # an array here, a tensor there
+
+    def predict_each(
+        self, files: Iterable[str | Path], *, views: Views | None = None, top_k: PositiveInt = 5
+    ) -> Iterator[Prediction | PredictionError]:
+        """Classify many videos; for one that cannot be classified, yields the error in place of a prediction."""
+        coerce(views, Views | None, "views")  # what would be wrong with all of them is raised
+        coerce(top_k, PositiveInt, "top_k")
+        yield from answer_each(lambda file: self.predict(file, views=views, top_k=top_k), files)
 
     def logits(
         self, file: Source, views: str = "1x1", *, start: float | None = None, end: float | None = None

@@ -1,9 +1,9 @@
-"""`fixformer export`: a checkpoint in the form another program loads, compared with the checkpoint before it is written."""
+"""`fixformer export`: a checkpoint in the form another program loads, compared with the checkpoint."""
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +16,9 @@ from fixformer.errors import InputError, MissingExtra, shown
 from fixformer.evaluation.predictor import Classifier, load
 from fixformer.export.compare import Agreement, Answer, compare, pytorch_answer, read_clip, videos_for
 from fixformer.export.metadata import ExportInfo
+from fixformer.export.model_card import about
 from fixformer.runtime.console import note
-from fixformer.runtime.files import replacing
+from fixformer.runtime.files import new_directory, replacing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,9 +50,7 @@ class Exported:
 
 
 @checked
-def export(
-    checkpoint: str | Path, *, to: Format, out: str | Path, videos: Iterable[str | Path] = ()
-) -> Exported:
+def export(checkpoint: str | Path, *, to: Format, out: str | Path, videos: Iterable[str | Path] = ()) -> Exported:
     """Write a checkpoint for other programs, with its preprocessing, and measure how well it agrees with PyTorch.
 
     Args:
@@ -74,8 +73,9 @@ def export(
     classifier = load(checkpoint, device="cpu")
     with videos_for(classifier, files) as (samples, source):
         clips = [read_clip(classifier, sample) for sample in samples]
-    writer: dict[str, Callable[..., Exported]] = {"torch": _to_torch, "hf": _to_hf}
-    return writer.get(to, _to_onnx)(classifier, path, to, clips, source)
+    if to == "hf":
+        return _to_hf(classifier, path, clips, source, about(classifier, checkpoint))
+    return (_to_torch if to == "torch" else _to_onnx)(classifier, path, to, clips, source)
 
 
 def _check_place(path: Path, to: Format) -> None:
@@ -85,7 +85,9 @@ def _check_place(path: Path, to: Format) -> None:
         return
     suffix = ".pt2" if to == "torch" else ".onnx"
     if path.suffix != suffix:
-        raise InputError(f"out={str(path)!r}: expected a name that ends in {suffix}, such as {path.stem or 'model'}{suffix}.")
+        raise InputError(
+            f"out={str(path)!r}: expected a name that ends in {suffix}, such as {path.stem or 'model'}{suffix}."
+        )
     if path.is_dir():
         raise InputError(f"out={str(path)!r}: expected the name of a file, it is a directory.")
 
@@ -182,11 +184,12 @@ def _to_torch(classifier: Classifier, path: Path, to: Format, clips: list[np.nda
     return Exported(path, to, path.stat().st_size, agreement, usage)
 
 
-def _to_hf(classifier: Classifier, path: Path, to: Format, clips: list[np.ndarray], source: str) -> Exported:
-    from fixformer.export.hugging_face import saved_answer, write_directory
+def _to_hf(classifier: Classifier, path: Path, clips: list[np.ndarray], source: str, told: dict[str, Any]) -> Exported:
+    from fixformer.export.hugging_face import saved_answer, to_hugging_face
 
-    write_directory(classifier, path)
+    with new_directory(path) as folder:
+        to_hugging_face(classifier, told).save_pretrained(folder)
     agreement = compare(pytorch_answer(classifier), saved_answer(path), clips, source)
     size = sum(file.stat().st_size for file in path.iterdir())
     usage = f'import fixformer.export.hugging_face; transformers.pipeline("video-classification", {str(path)!r})'
-    return Exported(path, to, size, agreement, usage)
+    return Exported(path, "hf", size, agreement, usage)
