@@ -7,7 +7,7 @@ from fixformer.config.schema import Expect
 from fixformer.runtime.console import print_json, show
 
 Format = Annotated[str, "onnx|onnx-int8|torch|hf"]
-NewPath = Annotated[str, "PATH", Expect("a path", bool)]
+NewPath = Annotated[str, "FILE", Expect("a path", bool)]
 
 
 def export(checkpoint: Checkpoint, videos: Videos = (), *, to: Format, out: NewPath, json: bool = False) -> None:
@@ -21,7 +21,7 @@ def export(checkpoint: Checkpoint, videos: Videos = (), *, to: Format, out: NewP
         out: the new file, or directory for hf.
         json: print JSON.
     """
-    from fixformer.export.run import export as run
+    from fixformer.export.export_model import export as run
 
     exported = run(checkpoint, to=to, out=out, videos=videos)  # type: ignore[arg-type] # which run checks
     print_json(exported.to_json()) if json else show(str(exported))

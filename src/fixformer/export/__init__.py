@@ -10,10 +10,10 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """Calls `fixformer.export.run.export`, which is imported then: it needs torch, `onnx_predict` does not."""
+    """Calls `fixformer.export.export_model.export`, which is imported then: it needs torch, `onnx_predict` does not."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return import_module("fixformer.export.run").export(*args, **kwargs)
+        return import_module("fixformer.export.export_model").export(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -3,8 +3,8 @@
     import fixformer.export.hugging_face
     transformers.pipeline("video-classification", "DIRECTORY or name on the hub")("clip.mp4")
 
-The processor reads the video itself, by the functions of evaluation, so the pipeline answers as `fixformer predict` with
-one view does. It does not need torchvision.
+The processor reads the video itself, by the functions of evaluation, so the pipeline answers as `fixformer predict`
+does with one view. It does not need torchvision.
 
 Shapes: B videos, T frames, C colours, H height, W width.
 """

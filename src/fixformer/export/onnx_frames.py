@@ -3,8 +3,8 @@
 """The preprocessing of clips as a part of an ONNX graph: from frames of bytes, of any size, to what the network takes.
 
 It repeats `data/clips/transforms.py` to the bit. torch scales bytes in integers: the weights of a pixel's neighbours
-are rounded to 16 bits, and the picture is rounded to bytes after its rows are scaled and again after its columns. Here each
-of the two is a matrix product with those weights, whose upper and lower bytes are multiplied separately, because
+are rounded to 16 bits, and the picture is rounded to bytes after its rows are scaled and again after its columns. Here
+each of the two is a matrix product with those weights, whose upper and lower bytes are multiplied separately, because
 `MatMulInteger` multiplies bytes. Only the rows and columns of the wanted crop are computed.
 
 The functions are ONNX functions, written in the part of Python that onnxscript translates.
