@@ -16,7 +16,14 @@ LABELS = ["ada", "bob", "cay", "dot", "eve"]
 SETTINGS = {"embed_dim": 32, "depth": 1, "num_heads": 2, "patch_size": 8, "head_hidden_dim": 16}
 # Scaled twice, at a side that no video has; an odd crop off the middle.
 CLIP = ClipSpec(
-    frames=4, size=32, short_side=37, focus=0.3, keep_frames=24, keep_short_side=50, mean=(0.4, 0.5, 0.6), std=(0.2,) * 3
+    frames=4,
+    size=32,
+    short_side=37,
+    focus=0.3,
+    keep_frames=24,
+    keep_short_side=50,
+    mean=(0.4, 0.5, 0.6),
+    std=(0.2,) * 3,
 )
 
 
@@ -46,7 +53,8 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     checkpoint = write_checkpoint(home / "checkpoint", CLIP)
     video = home / "clip.mp4"
     video.write_bytes(encode(textured(1)))
-    made = {to: export(checkpoint, to=to, out=home / name, videos=[video]) for to, name in (("onnx", "m.onnx"), ("hf", "hf"))}
+    made = {
+        to: export(checkpoint, to=to, out=home / name, videos=[video])
+        for to, name in (("onnx", "m.onnx"), ("hf", "hf"))
+    }
     return Exports(checkpoint, home / "m.onnx", home / "hf", made["onnx"], made["hf"])
-
-

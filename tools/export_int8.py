@@ -1,7 +1,7 @@
 """Speed and agreement of exported models: `python tools/export_int8.py --checkpoint RUN`, about 6 minutes on one core.
 
-Speed: fixformer_base at 16 x 224, from the bytes of a clip to its logits, on one thread, in processor seconds; the models
-take turns. Agreement: all test videos of the run's data. Writes results/export_int8.json.
+Speed: fixformer_base at 16 x 224, from the bytes of a clip to its logits, on one thread, in processor seconds; the
+models take turns. Agreement: all test videos of the run's data. Writes results/export_int8.json.
 """
 
 import argparse

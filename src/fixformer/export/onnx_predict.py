@@ -126,12 +126,14 @@ def load_onnx(path: str | Path, *, threads: int | None = None) -> OnnxClassifier
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only, which become exceptions too
     options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS", "0") or 0)
+    # a graph may name other files that hold its weights, any file of the machine: they are looked for where none is
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    failures = (*_onnxruntime_errors(), ValueError)
     try:
-        # as bytes: weights in other files, which a graph may name, are not found then
         session = onnxruntime.InferenceSession(read_bytes(path), options, providers=["CPUExecutionProvider"])
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from None
-    except (RuntimeError, ValueError) as error:
+    except failures as error:
         reason = str(error).strip().splitlines()[-1][:200].rstrip(".") if str(error).strip() else "empty"
         raise UserError(f"{path} is no ONNX model that onnxruntime can run ({reason}); export it again.") from None
     info = ExportInfo.from_texts(session.get_modelmeta().custom_metadata_map, str(path))
@@ -139,3 +141,10 @@ def load_onnx(path: str | Path, *, threads: int | None = None) -> OnnxClassifier
     if [one.name for one in session.get_inputs()] != [FRAMES] or output.shape[-1] != len(info.labels):
         raise UserError(f"{path} does not take and give what fixformer export writes; export the model again.")
     return OnnxClassifier(session, info)
+
+
+def _onnxruntime_errors() -> tuple[type[Exception], ...]:
+    """Its errors have no class in common but `Exception`."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return tuple(x for x in vars(state).values() if isinstance(x, type) and issubclass(x, Exception))
