@@ -22,7 +22,7 @@ from videos import encode, textured
     ("to", "out", "words"),
     [
         ("onnx", "m.pt2", "expected a name that ends in .onnx"),
-        ("onnx-int8", "m", "such as model.onnx"),
+        ("onnx-int8", "m", "such as m.onnx"),
         ("torch", "m.onnx", "expected a name that ends in .pt2"),
         ("hf", ".", "expected a new or empty directory"),
         ("onyx", "m.onnx", "did you mean onnx"),

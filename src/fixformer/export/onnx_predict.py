@@ -128,7 +128,7 @@ def load_onnx(path: str | Path, *, threads: int | None = None) -> OnnxClassifier
     options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS", "0") or 0)
     # a graph may name other files that hold its weights, any file of the machine: they are looked for where none is
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
-    failures = (*_onnxruntime_errors(), ValueError)
+    failures: tuple[type[Exception], ...] = (*_onnxruntime_errors(), ValueError)
     try:
         session = onnxruntime.InferenceSession(read_bytes(path), options, providers=["CPUExecutionProvider"])
     except OSError as error:
