@@ -14,6 +14,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fixformer.list_models": {"pattern": "fix*"},
     "fixformer.load": {"checkpoint": "run", "device": "cpu"},
     "fixformer.predict": {"checkpoint": "run", "file": "good.mp4", "views": "1x1", "top_k": 2, "device": "cpu"},
+    "fixformer.export.onnx_predict.load_onnx": {"path": "good.mp4", "threads": 1},
     "fixformer.evaluate": {**EVALUATION, "batch_size": 2, "workers": 0, "device": "cpu", "output": "out/eval"},
     "fixformer.train": {"recipe": "demo", "data": "folders", "output": "out/run", **RUN, "data.kind": "folders"},
     "fixformer.data.listing.load_index": {"path": "folders", "kind": "folders", "seed": 0, "val_fraction": 0.2},

@@ -34,7 +34,7 @@ class Exported:
     """What was written where, and how it compares with the checkpoint. `how` is the kind of quantisation, if any."""
 
     path: Path
-    to: Format
+    to: str
     bytes: int
     agreement: Agreement
     usage: str
@@ -78,7 +78,7 @@ def export(checkpoint: str | Path, *, to: Format, out: str | Path, videos: Itera
     return (_to_torch if to == "torch" else _to_onnx)(classifier, path, to, clips, source)
 
 
-def _check_place(path: Path, to: Format) -> None:
+def _check_place(path: Path, to: str) -> None:
     if to == "hf":
         if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
             raise InputError(f"out={str(path)!r}: expected a new or empty directory.")
@@ -92,7 +92,7 @@ def _check_place(path: Path, to: Format) -> None:
         raise InputError(f"out={str(path)!r}: expected the name of a file, it is a directory.")
 
 
-def _require(extra: Literal["onnx", "hf"], *modules: str) -> None:
+def _require(extra: str, *modules: str) -> None:
     """Raise a `MissingExtra` before anything long begins."""
     try:
         for name in modules:
@@ -110,7 +110,7 @@ def export_info(classifier: Classifier) -> ExportInfo:
     )
 
 
-def _to_onnx(classifier: Classifier, path: Path, to: Format, clips: list[np.ndarray], source: str) -> Exported:
+def _to_onnx(classifier: Classifier, path: Path, to: str, clips: list[np.ndarray], source: str) -> Exported:
     from fixformer.export.onnx_model import dynamic_int8, network_graph, with_preprocessing
 
     spec = classifier.info.config.clip
@@ -172,7 +172,7 @@ def onnx_answer(graph: "ModelProto") -> Answer:
     return answer
 
 
-def _to_torch(classifier: Classifier, path: Path, to: Format, clips: list[np.ndarray], source: str) -> Exported:
+def _to_torch(classifier: Classifier, path: Path, to: str, clips: list[np.ndarray], source: str) -> Exported:
     from fixformer.export.torch_program import program_answer, trace, write_program
 
     note("tracing the network, which takes up to a minute")

@@ -12,7 +12,7 @@ import numpy as np
 
 from fixformer.config import parse_views
 from fixformer.config.eval import Views
-from fixformer.config.schema import PositiveInt, check_path, checked, coerce
+from fixformer.config.schema import PositiveInt, Threads, check_path, checked, coerce
 from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.indices import view_indices
 from fixformer.data.video import Source
@@ -111,7 +111,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def load_onnx(path: str | Path, *, threads: int | None = None) -> OnnxClassifier:
+@checked
+def load_onnx(path: str | Path, *, threads: Threads | None = None) -> OnnxClassifier:
     """A classifier from a file that `fixformer export --to onnx` or `onnx-int8` wrote.
 
     Args:
@@ -125,7 +126,8 @@ def load_onnx(path: str | Path, *, threads: int | None = None) -> OnnxClassifier
         raise MissingExtra("running an ONNX model", "onnx") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only, which become exceptions too
-    options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS", "0") or 0)
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    options.intra_op_num_threads = threads or (int(wanted) if wanted.isdecimal() else 0)
     # a graph may name other files that hold its weights, any file of the machine: they are looked for where none is
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     failures: tuple[type[Exception], ...] = (*_onnxruntime_errors(), ValueError)
