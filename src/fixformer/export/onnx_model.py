@@ -13,7 +13,7 @@ import torch
 from onnx import ModelProto, compose, helper, inliner, load, numpy_helper, save
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
-from fixformer.errors import InputError
+from fixformer.errors import InputError, UserError
 from fixformer.export.metadata import ExportInfo
 from fixformer.export.onnx_frames import CLIP, CROP, OPSET, preprocessing
 from fixformer.export.onnx_predict import MIDDLE
@@ -29,17 +29,21 @@ def network_graph(model: VideoModel, frames: int, size: int) -> ModelProto:
     clip_BCTHW = torch.zeros(2, 3, frames, size, size)  # a batch of 1 would be taken for a constant
     if sum(x.numel() * x.element_size() for x in model.state_dict().values()) > MOST_BYTES:
         raise InputError(f"{model.name} is larger than the 2 GB that fit into an ONNX file; use --to torch.")
-    with _quiet():
-        program = torch.onnx.export(
-            model,
-            (clip_BCTHW,),
-            dynamo=True,
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            opset_version=OPSET,
-            input_names=[CLIP],
-            output_names=[LOGITS],
-            verbose=False,
-        )
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                model,
+                (clip_BCTHW,),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                opset_version=OPSET,
+                input_names=[CLIP],
+                output_names=[LOGITS],
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"torch cannot trace {model.name} for ONNX ({reason}); use --to hf.") from error
     assert program is not None
     graph = program.model_proto
     del graph.graph.value_info[:]  # some are wrong after the exporter's optimisation, which quantisation trips over
