@@ -224,8 +224,8 @@ def export_int8(result: dict[str, Any]) -> str:
         rows.append([title, f"{speed[f'seconds_{key}']:.2f}", f"{ratio:.2f}", *shares, largest])
     note = (
         f"\nProcessor seconds: `{speed['model']}`, {speed['clip']}, {machine['threads']} thread of {machine['cpu']}, "
-        f"torch {machine['torch']}, commit {machine['commit']}, load {machine['load_average']:.2f} at the start. Agreement: "
-        f"`{agreement['model']}`, {agreement['videos']} {agreement['source']}, one view.\n"
+        f"torch {machine['torch']}, commit {machine['commit']}, load {machine['load_average']:.2f} at the start. "
+        f"Agreement: `{agreement['model']}`, {agreement['videos']} {agreement['source']}, one view.\n"
     )
     return markdown(header, rows) + note
 
