@@ -23,6 +23,7 @@ from fixformer.data.loading.from_config import index_of
 from fixformer.data.synthetic import make_clip
 from fixformer.data.synthetic.motions import encode
 from fixformer.evaluation.predictor import Classifier
+from fixformer.runtime.console import printable
 
 Answer = Callable[[np.ndarray], np.ndarray]
 """Logits `[K]` of the frames `[T, H, W, 3]` of a clip."""
@@ -113,7 +114,7 @@ def videos_for(
         else:
             samples = index.split(split)
             picks = np.unique(np.linspace(0, len(samples) - 1, most).round().astype(int))
-            yield [samples[i] for i in picks], f"{split} videos of {Path(data.path).name}"
+            yield [samples[i] for i in picks], f"{split} videos of {printable(Path(data.path).name)}"
             return
     with TemporaryDirectory(prefix="fixformer-") as folder:
         paths = [Path(folder) / f"{number}.webm" for number in range(4)]

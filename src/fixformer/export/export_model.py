@@ -17,7 +17,7 @@ from fixformer.evaluation.predictor import Classifier, load
 from fixformer.export.compare import Agreement, Answer, compare, pytorch_answer, read_clip, videos_for
 from fixformer.export.metadata import ExportInfo
 from fixformer.export.model_card import about
-from fixformer.runtime.console import note
+from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import new_directory, replacing
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Exported:
 
     def __str__(self) -> str:
         how = f", {self.how} quantisation" if self.how else ""
-        return f"{self.path} ({self.bytes / 1e6:.1f} MB{how})\n{self.agreement}\nuse it: {self.usage}"
+        return f"{printable(str(self.path))} ({self.bytes / 1e6:.1f} MB{how})\n{self.agreement}\nuse it: {printable(self.usage)}"
 
 
 @checked
@@ -130,7 +130,10 @@ def _to_onnx(classifier: Classifier, path: Path, to: str, clips: list[np.ndarray
 def _best_int8(
     classifier: Classifier, network: "ModelProto", dynamic: "ModelProto", clips: list[np.ndarray], source: str
 ) -> tuple["ModelProto", Agreement, str]:
-    """Dynamic quantisation, or static where that is faster and agrees as often; calibration clips are not scored."""
+    """Dynamic quantisation, or static where that is faster and agrees as often.
+
+    The two are compared on clips that did not calibrate, if there is more than one.
+    """
     from fixformer.export.onnx_model import static_int8, with_preprocessing
 
     info = export_info(classifier)
