@@ -210,6 +210,26 @@ def own_videos(table: str) -> Callable[[dict[str, Any]], str]:
     return write
 
 
+def export_int8(result: dict[str, Any]) -> str:
+    speed, agreement, machine = result["speed"], result["agreement"], result["machine"]
+    header = ["", "seconds a clip", "times as fast", "top-1", "same class", "logits differ by"]
+    rows = []
+    for title, key, ratio in (
+        ("PyTorch, float32", "pytorch", 1.0),
+        ("ONNX, float32", "onnx_float32", speed["float32_speedup"]),
+        ("ONNX, int8", "onnx_int8", speed["int8_speedup"]),
+    ):
+        shares = [f"{agreement[f'{key}_{name}']:.1%}" for name in ("top1", "same_class")]
+        largest = f"{agreement[f'{key}_largest_difference']:.2g}"
+        rows.append([title, f"{speed[f'seconds_{key}']:.2f}", f"{ratio:.2f}", *shares, largest])
+    note = (
+        f"\nProcessor seconds: `{speed['model']}`, {speed['clip']}, {machine['threads']} thread of {machine['cpu']}, "
+        f"torch {machine['torch']}, commit {machine['commit']}, load {machine['load_average']:.2f} at the start. "
+        f"Agreement: `{agreement['model']}`, {agreement['videos']} {agreement['source']}, one view.\n"
+    )
+    return markdown(header, rows) + note
+
+
 def _short(change: str) -> str:
     name, values = change.split(": ", 1)
     return f"{name.rpartition('.')[2]} {values.rpartition(' -> ')[2]}"
@@ -224,6 +244,7 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),
+    "export_int8": (export_int8, ["export_int8"]),
     **{f"own_{name}": (own_videos(name), ["own_videos"]) for name in ("tuning", "signs", "few", "auto", "blocks")},
 }
 

@@ -40,6 +40,7 @@ _MODULES = {
     "create_model": "fixformer.models.registry",
     "cross_validate": "fixformer.training.cross_validation",
     "evaluate": "fixformer.evaluation.evaluate",
+    "export": "fixformer",
     "label": "fixformer.labelling.corpus",
     "list_models": "fixformer.models.registry",
     "load": "fixformer.evaluation.predictor",
@@ -52,6 +53,7 @@ __all__ = [
     "create_model",
     "cross_validate",
     "evaluate",
+    "export",
     "label",
     "list_models",
     "load",
@@ -64,6 +66,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'fixformer' has no attribute {name!r}")
+    if name == "export":  # the package itself, which can be called
+        return import_module("fixformer.export")
     return getattr(import_module(module), name)
 
 

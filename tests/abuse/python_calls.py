@@ -15,6 +15,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fixformer.list_models": {"pattern": "fix*"},
     "fixformer.load": {"checkpoint": "run", "device": "cpu"},
     "fixformer.predict": {"checkpoint": "run", "file": "good.mp4", "views": "1x1", "top_k": 2, "device": "cpu"},
+    "fixformer.export.onnx_predict.load_onnx": {"path": "good.mp4", "threads": 1},
     "fixformer.evaluate": {**EVALUATION, "batch_size": 2, "workers": 0, "device": "cpu", "output": "out/eval"},
     "fixformer.train": {"recipe": "demo", "data": "folders", "output": "out/run", **RUN, "data.kind": "folders"},
     "fixformer.label": {"source": "folders", "checkpoint": "run", "out": "out/labels", **LABELLING},

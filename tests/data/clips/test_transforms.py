@@ -14,7 +14,7 @@ from fixformer.config import Augment, ClipSpec
 from fixformer.data.clips import transforms
 from fixformer.data.clips.augment import train_clip
 from fixformer.data.video.orientation import RgbConverter
-from fixformer.data.video.scaling import scaled_size
+from fixformer.data.video.scaling import MOST_STRETCHED, scaled_size
 from fixformer.errors import InputError, UserError
 from fixformer.runtime.seeds import generator
 
@@ -44,7 +44,7 @@ def test_decoders_and_clips_scale_to_the_same_size() -> None:
     assert scaled_size(196, 427, 224) == (224, 488)
     for width, height, side in product((1, 49, 128, 196, 341), (3, 96, 196, 228, 427), (1, 40, 112, 224)):
         clip = torch.zeros(3, 1, height, width, dtype=torch.uint8)
-        if max(height, width) <= transforms.MOST_STRETCHED * min(height, width):
+        if max(height, width) <= MOST_STRETCHED * min(height, width):
             assert transforms.resize_short_side(clip, side).shape[-2:] == scaled_size(width, height, side)[::-1]
         scaled = RgbConverter(VideoFrame(width, height, "rgb24"), side)
         assert scaled.size == scaled_size(width, height, side)

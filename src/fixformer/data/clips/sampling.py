@@ -10,7 +10,6 @@ Legend: n frames in the video, T frames in the clip, K test clips.
 import math
 
 import numpy as np
-import torch
 
 from fixformer.errors import InputError, UserError
 
@@ -76,11 +75,22 @@ def dense_clip(n: int, frames: int, length: float, start: float, short: str = "r
     assert short in SHORT_POLICIES, short
     if short == "error" and length > n:
         raise ShortVideoError(f"a clip of {length:g} frames does not fit a video of {n}; set short_video or a stride.")
-    # torch.linspace, because the released code uses it: float32, computed from both ends
-    line = torch.linspace(start, start + length - 1, frames)
+    line = linspace(start, start + length - 1, frames)
     if short == "loop":
-        return line.long().numpy() % n
-    return line.clamp(0, n - 1).long().numpy()
+        return line.astype(np.int64) % n
+    return line.clip(0, n - 1).astype(np.int64)
+
+
+def linspace(first: float, last: float, count: int) -> np.ndarray:
+    """`torch.linspace`, which the released code uses, without torch: float32, computed from both ends."""
+    begin, end = np.float32(first), np.float32(last)
+    if count == 1:
+        return np.array([begin])
+    step = (end - begin) / np.float32(count - 1)
+    i = np.arange(count)
+    # a product and a sum that are rounded once, as by the processor's fused multiply-add
+    line = np.where(i < count // 2, begin + np.float64(step) * i, end - np.float64(step) * (count - 1 - i))
+    return line.astype(np.float32)
 
 
 def spanned(n: int, share: float, rng: np.random.Generator) -> tuple[int, int]:

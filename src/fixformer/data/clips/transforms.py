@@ -16,11 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fixformer.config import ClipSpec, Fit
-from fixformer.data.video.scaling import scaled_size
-from fixformer.errors import InputError, UserError
+from fixformer.data.video.scaling import require_scalable, scaled_size
+from fixformer.errors import UserError
 
-# a strip of 2 x 4096 pixels, enlarged to a short side of 224, would take 300 MB a frame
-MOST_STRETCHED = 64
 # TSN's crop scales and, in quarters of the free space (x, y), the 13 places where it puts a crop
 MULTISCALE_RATIOS = (1.0, 0.875, 0.75, 0.66)
 MULTISCALE_PLACES = (
@@ -49,11 +47,9 @@ def resize(clip_CTHW: Tensor, height: int, width: int, antialias: bool = True) -
 
 
 def resize_short_side(clip_CTHW: Tensor, side: int, antialias: bool = True) -> Tensor:
-    """Refuses to enlarge a picture so long and narrow that hardly any of it would be in a crop."""
+    """Scaled so that the shorter side has `side` pixels."""
     height, width = clip_CTHW.shape[-2:]
-    if side > min(height, width) and max(height, width) > MOST_STRETCHED * min(height, width):
-        shape = f"a picture of {width} x {height} pixels is more than {MOST_STRETCHED} times as long as it is wide"
-        raise InputError(f"{shape} and cannot be enlarged to a short side of {side}; leave the video out.")
+    require_scalable(width, height, side)
     width, height = scaled_size(width, height, side)
     return resize(clip_CTHW, height, width, antialias)
 

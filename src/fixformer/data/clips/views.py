@@ -12,12 +12,13 @@ from fixformer.config.clip import FrameRate
 from fixformer.data.clips import sampling, transforms
 from fixformer.data.clips.augment import Box, train_clip
 from fixformer.data.clips.frames import FrameSource, open_frames
+from fixformer.data.clips.indices import timeline_of, view_indices
 from fixformer.data.video import Policy, VideoSource
 
 
 def make_train_clip(frames: FrameSource, spec: ClipSpec, rng: np.random.Generator) -> tuple[Tensor, Box]:
     """One augmented clip of bytes and the box to erase after normalisation."""
-    timeline, length = _timeline(frames, spec)
+    timeline, length = timeline_of(frames, spec)
     if spec.sampling == "dense":
         picks_T = sampling.dense_train(len(timeline), spec.frames, length, rng, spec.short_video)
     else:
@@ -26,14 +27,6 @@ def make_train_clip(frames: FrameSource, spec: ClipSpec, rng: np.random.Generato
             timeline = timeline[first : first + count]
         picks_T = sampling.uniform_train(len(timeline), spec.frames, rng, spec.short_video)
     return train_clip(frames.get_frames(timeline[picks_T]), spec, rng)
-
-
-def view_indices(frames: FrameSource, spec: ClipSpec, clips: int) -> np.ndarray:
-    """`[K, T]`: the frames of the test clips."""
-    timeline, length = _timeline(frames, spec)
-    if spec.sampling == "dense":
-        return timeline[sampling.dense_test(len(timeline), spec.frames, length, clips, spec.short_video)]
-    return timeline[sampling.uniform_test(len(timeline), spec.frames, clips, spec.short_video)]
 
 
 def make_view_bytes(frames: FrameSource, spec: ClipSpec, clips: int, crops: int) -> Tensor:
@@ -61,15 +54,3 @@ def file_views(
     """`views_VCTHW` as the model takes them, of whatever `open_video` opens, from `start` to `end` seconds."""
     with open_frames(source, spec, start=start, end=end, backend=backend, damaged=damaged, fps=fps) as frames:
         return transforms.normalise(make_view_bytes(frames, spec, clips, crops), spec.mean, spec.std)
-
-
-def _timeline(frames: FrameSource, spec: ClipSpec) -> tuple[np.ndarray, float]:
-    """Frame numbers in order of time, and how many of them a dense clip covers.
-
-    With the clock "frames" the numbers are as stored, and the length is scaled by the video's rate; with "seconds" the
-    video is resampled at the spec's rate first.
-    """
-    if spec.clock == "frames":
-        return np.arange(len(frames)), sampling.dense_length(spec.frames, spec.stride, frames.fps, spec.fps)
-    assert spec.fps is not None
-    return sampling.clock_ticks(frames.timestamps, spec.fps), sampling.dense_length(spec.frames, spec.stride)

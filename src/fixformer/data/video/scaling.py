@@ -1,5 +1,10 @@
 """The one rule for the size of a scaled picture, for decoders and for clips."""
 
+from fixformer.errors import InputError
+
+# a strip of 2 x 4096 pixels, enlarged to a short side of 224, would take 300 MB a frame
+MOST_STRETCHED = 64
+
 
 def scaled_size(width: int, height: int, short_side: int | None) -> tuple[int, int]:
     """Width and height with the shorter side at `short_side`, the longer one rounded down; unchanged if None.
@@ -13,3 +18,10 @@ def scaled_size(width: int, height: int, short_side: int | None) -> tuple[int, i
     if width <= height:
         return short_side, height * short_side // width
     return width * short_side // height, short_side
+
+
+def require_scalable(width: int, height: int, short_side: int) -> None:
+    """Refuse to enlarge a picture so long and narrow that hardly any of it would be in a crop."""
+    if short_side > min(height, width) and max(height, width) > MOST_STRETCHED * min(height, width):
+        shape = f"a picture of {width} x {height} pixels is more than {MOST_STRETCHED} times as long as it is wide"
+        raise InputError(f"{shape} and cannot be enlarged to a short side of {short_side}; leave the video out.")
