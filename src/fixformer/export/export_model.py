@@ -46,8 +46,8 @@ class Exported:
 
     def __str__(self) -> str:
         how = f", {self.how} quantisation" if self.how else ""
-        made = f"{printable(str(self.path))} ({self.bytes / 1e6:.1f} MB{how})"
-        return f"{made}\n{self.agreement}\nuse it: {printable(self.usage)}"
+        file = f"{printable(str(self.path))} ({self.bytes / 1e6:.1f} MB{how})"
+        return f"{file}\n{self.agreement}\nuse it: {printable(self.usage)}"
 
 
 @checked
