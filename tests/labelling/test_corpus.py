@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow.parquet
 import pytest
 
@@ -232,3 +233,18 @@ def test_a_plan_that_failed_may_be_corrected(checkpoint: str, videos: list[str],
         label(source, checkpoint, out)
     source.write_text(f"path,start\n{videos[0]},\n")
     assert label(source, checkpoint, out).summary.statuses == {"ok": 1}
+
+
+def test_videos_at_urls(checkpoint: str, videos: list[str], manifest: Manifest, tmp_path: Path) -> None:
+    """Decoding processes open the URLs; one that fails is a row."""
+    memory = fsspec.filesystem("memory")
+    for number in range(3):
+        memory.pipe(f"/label/{number}.webm", Path(videos[number]).read_bytes())
+    memory.pipe("/label/bad.webm", b"no video")
+    paths = [*(f"memory://label/{name}.webm" for name in (0, 1, 2, "bad", "none")), videos[0]]
+    done = label(manifest(paths), checkpoint, tmp_path / "out", urls="memory://label/", workers=2)
+    rows = {row["path"]: row for row in done.rows()}
+    assert [rows[path]["status"] for path in paths] == ["ok", "ok", "ok", "unreadable", "missing", "ok"]
+    assert rows[paths[0]]["top_probabilities"] == pytest.approx(rows[videos[0]]["top_probabilities"], abs=1e-6)
+    folder = label("memory://label", checkpoint, tmp_path / "folder")
+    assert folder.summary.statuses == {"ok": 3, "unreadable": 1}

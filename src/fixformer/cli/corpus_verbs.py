@@ -2,12 +2,12 @@
 
 from typing import Annotated, Literal
 
-from fixformer.cli.arguments import Checkpoint, DataSet, Device, NewDirectory, Number, Views
+from fixformer.cli.arguments import Checkpoint, Corpus, Device, NewDirectory, Number, Views
 from fixformer.errors import UsageError, UserError
 
 
 def label(
-    source: DataSet,
+    source: Corpus,
     *,
     checkpoint: Checkpoint | None = None,
     out: NewDirectory | None = None,

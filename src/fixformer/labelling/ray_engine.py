@@ -118,7 +118,7 @@ def connected(address: str | None) -> Iterator[Any]:
     handlers = {number: signal.getsignal(number) for number in HANDLED}
     local: dict[str, Any] = {} if address else {"num_cpus": processors(), "include_dashboard": False}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise UserError(f"no Ray cluster at address={address}: {reason}; start one with `ray start --head`.") from None
