@@ -70,15 +70,15 @@ class FusedAttention:
             q, k, v, y_RD, *ratios = kept[i * each : (i + 1) * each]
             g_RD = g_BGND[:, part].reshape(-1, g_BGND.shape[-1])
             g_proj.add_linear(g_RD, y_RD)
-            g_y, y = (self._as_sequences(rows_RD, q.shape) for rows_RD in (g_RD @ proj.weight, y_RD))
+            g_y, y = (_as_sequences(rows_RD, q.shape) for rows_RD in (g_RD @ proj.weight, y_RD))
             order = self.attention.attend.product_order  # type: ignore[union-attr]
-            found = linear_attention_gradients(*_reweight(q, k, ratios), v, y, g_y, product_order=order)
+            found = linear_attention_gradients(*_reweight(q, k, ratios), v, y, g_y.contiguous(), product_order=order)
             self._add_gate_gradients(gates, g_gates, (q, k, v), ratios, found)
             backward = KERNEL_GRADIENTS[self.attention.kernel]
             found = backward(found[0], q), backward(found[1], k), found[2]
             for g_z_BTHWD, g_z_GhNE in zip(g_qkv_3BTHWD, found, strict=True):
-                rows = self.axis.rows(g_z_BTHWD)[:, part]
-                rows.copy_(g_z_GhNE.transpose(1, 2).reshape(rows.shape))
+                view_BGhNE = self._view(g_z_BTHWD, part)
+                view_BGhNE.copy_(g_z_GhNE.view(view_BGhNE.shape))
         for keys_or_values in g_qkv_3BTHWD[1:]:
             self.attention.associate.gradient_in_place(self._heads(keys_or_values))
         self._project_backward(weights, gradients, x_BTHWD, g_qkv_3BTHWD, g_x_BTHWD)
@@ -146,12 +146,17 @@ class FusedAttention:
 
     def _sequences(self, x_BTHWD: Tensor, part: slice) -> Tensor:
         """Those of a chunk; contiguous for our own attention, whose products would copy them more than once."""
-        x_GhNE = self._heads(self.axis.rows(x_BTHWD)[:, part]).transpose(2, 3).flatten(0, 1)
+        x_GhNE = self._view(x_BTHWD, part).flatten(0, 1)
         return x_GhNE.contiguous() if self.is_linear else x_GhNE
 
-    def _as_sequences(self, x_RD: Tensor, size_GhNE: Sequence[int]) -> Tensor:
-        G, h, N, E = size_GhNE
-        return x_RD.view(G, N, h, E).transpose(1, 2).contiguous()
+    def _view(self, x_BTHWD: Tensor, part: slice) -> Tensor:
+        """`[B, G, h, N, E]` of a chunk."""
+        return self._heads(self.axis.rows(x_BTHWD)[:, part]).transpose(2, 3)
+
+
+def _as_sequences(x_RD: Tensor, size_GhNE: Sequence[int]) -> Tensor:
+    G, h, N, E = size_GhNE
+    return x_RD.view(G, N, h, E).transpose(1, 2)
 
 
 def _reweight(q: Tensor, k: Tensor, ratios: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
