@@ -9,13 +9,12 @@ Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G 
 from collections.abc import Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from fixformer.models.attention.fixation import Gates
+from fixformer.models.attention.fixation import Fixation, Gates
 from fixformer.models.attention.kinds import LinearAttention
 from fixformer.models.attention.module import Attention
-from fixformer.models.fused_parts import Affine, add_norm_gradients, chunks, normalise
+from fixformer.models.fused_parts import Affine, AffineGradient, Layer, add_norm_gradients, chunks, normalise
 from fixformer.models.layers.residual import Branch
 from fixformer.ops.kernels import KERNEL_GRADIENTS
 from fixformer.ops.linear_attention import linear_attention_gradients
@@ -30,12 +29,13 @@ class FusedAttention:
         body = branch.body
         assert isinstance(body, Attention)
         self.attention, self.eps, self.axis = body, branch.norm.eps, body.axis
+        assert isinstance(body.fixate, Fixation)
         self.gates: Gates = body.fixate.gates()
-        self.is_linear = type(body.attend) is LinearAttention
-        self.layers: list[nn.Module] = [branch.norm, body.qkv, body.proj, *(gate.fc for gate, _ in self.gates)]
+        self.is_linear = isinstance(body.attend, LinearAttention)
+        self.product_order = body.attend.product_order if isinstance(body.attend, LinearAttention) else "auto"
+        self.layers: list[Layer] = [branch.norm, body.qkv, body.proj, *(gate.fc for gate, _ in self.gates)]
 
     def forward(self, weights: Sequence[Affine], x_BTHWD: Tensor, out_BTHWD: Tensor, kept: list[Tensor] | None) -> None:
-        """Add to `out`, which may be x itself."""
         _, _, proj, *gates = weights
         qkv_3BTHWD = self._project(weights, x_BTHWD)
         for keys_or_values in qkv_3BTHWD[1:]:
@@ -54,13 +54,12 @@ class FusedAttention:
     def backward(
         self,
         weights: Sequence[Affine],
-        gradients: Sequence[Affine],
+        gradients: Sequence[AffineGradient],
         kept: Sequence[Tensor],
         x_BTHWD: Tensor,
         g_BTHWD: Tensor,
         g_x_BTHWD: Tensor,
     ) -> None:
-        """Add the gradients of weights and x to theirs."""
         _, _, proj, *gates = weights
         _, _, g_proj, *g_gates = gradients
         g_qkv_3BTHWD = x_BTHWD.new_empty(3, *x_BTHWD.shape)
@@ -71,17 +70,22 @@ class FusedAttention:
             g_RD = g_BGND[:, part].reshape(-1, g_BGND.shape[-1])
             g_proj.add_linear(g_RD, y_RD)
             g_y, y = (_as_sequences(rows_RD, q.shape) for rows_RD in (g_RD @ proj.weight, y_RD))
-            order = self.attention.attend.product_order  # type: ignore[union-attr]
-            found = linear_attention_gradients(*_reweight(q, k, ratios), v, y, g_y.contiguous(), product_order=order)
+            found = linear_attention_gradients(
+                *_reweight(q, k, ratios), v, y, g_y.contiguous(), product_order=self.product_order
+            )
             self._add_gate_gradients(gates, g_gates, (q, k, v), ratios, found)
-            backward = KERNEL_GRADIENTS[self.attention.kernel]
-            found = backward(found[0], q), backward(found[1], k), found[2]
-            for g_z_BTHWD, g_z_GhNE in zip(g_qkv_3BTHWD, found, strict=True):
-                view_BGhNE = self._view(g_z_BTHWD, part)
-                view_BGhNE.copy_(g_z_GhNE.view(view_BGhNE.shape))
+            self._store(g_qkv_3BTHWD, part, (q, k), found)
         for keys_or_values in g_qkv_3BTHWD[1:]:
             self.attention.associate.gradient_in_place(self._heads(keys_or_values))
         self._project_backward(weights, gradients, x_BTHWD, g_qkv_3BTHWD, g_x_BTHWD)
+
+    def _store(self, g_3BTHWD: Tensor, part: slice, features: Sequence[Tensor], found: Sequence[Tensor]) -> None:
+        """Write the gradients of a chunk of queries, keys and values, those of features through the kernel."""
+        through_kernel = KERNEL_GRADIENTS[self.attention.kernel]
+        g_q, g_k = (through_kernel(g, x) for g, x in zip(found, features, strict=False))
+        for g_BTHWD, g_GhNE in zip(g_3BTHWD, (g_q, g_k, found[2]), strict=True):
+            view_BGhNE = self._view(g_BTHWD, part)
+            view_BGhNE.copy_(g_GhNE.view(view_BGhNE.shape))
 
     def _project(self, weights: Sequence[Affine], x_BTHWD: Tensor) -> Tensor:
         """Queries, keys and values, each contiguous."""
@@ -95,7 +99,12 @@ class FusedAttention:
         return out_3BTHWD
 
     def _project_backward(
-        self, weights: Sequence[Affine], gradients: Sequence[Affine], x_BTHWD: Tensor, g_3BTHWD: Tensor, g_x_BTHWD: Tensor
+        self,
+        weights: Sequence[Affine],
+        gradients: Sequence[AffineGradient],
+        x_BTHWD: Tensor,
+        g_3BTHWD: Tensor,
+        g_x_BTHWD: Tensor,
     ) -> None:
         (norm, qkv, *_), (g_norm, g_qkv, *_) = weights, gradients
         x_RD, g_x_RD, g_3RD = x_BTHWD.flatten(0, 3), g_x_BTHWD.flatten(0, 3), g_3BTHWD.flatten(1, 4)
@@ -103,8 +112,7 @@ class FusedAttention:
             normalised = normalise(x_RD[part], norm, self.eps)
             g_rows_RD = torch.zeros_like(normalised.rows_RD)
             for i, (g_RD, weight) in enumerate(zip(g_3RD, qkv.weight.chunk(3), strict=True)):
-                third = Affine(*(None if both is None else both.chunk(3)[i] for both in g_qkv))
-                third.add_linear(g_RD[part], normalised.rows_RD)
+                g_qkv.part(i, 3).add_linear(g_RD[part], normalised.rows_RD)
                 g_rows_RD.addmm_(g_RD[part], weight)
             add_norm_gradients(g_rows_RD, x_RD[part], normalised, norm, g_norm, g_x_RD[part])
 
@@ -116,7 +124,7 @@ class FusedAttention:
     def _add_gate_gradients(
         self,
         gates: Sequence[Affine],
-        g_gates: Sequence[Affine],
+        g_gates: Sequence[AffineGradient],
         qkv: Sequence[Tensor],
         ratios: Sequence[Tensor],
         g_qkv: Sequence[Tensor],
@@ -133,8 +141,7 @@ class FusedAttention:
             gate.add_gradients(
                 g_z_RE, gates[i].weight, g_gates[i].weight, [qkv[j] for j in seen], [g_qkv[j] for j in seen]
             )
-            if g_gates[i].bias is not None:
-                g_gates[i].bias.add_(g_z_RE.sum(0))
+            g_gates[i].add_bias(g_z_RE)
 
     def _chunks(self, qkv_3BTHWD: Tensor) -> Iterator[slice]:
         # Beside q, k and v there are the features and what is made of them, so twice their width is counted.

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from fixformer.models.fused_parts import Affine, add_norm_gradients, chunks, normalise
+from fixformer.models.fused_parts import Affine, AffineGradient, Layer, add_norm_gradients, chunks, normalise
 from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 
 
@@ -20,11 +20,10 @@ class FusedMlp:
         body = branch.body
         assert isinstance(body, Mlp)
         self.eps, self.approximate, self.hidden = branch.norm.eps, body.approximate, body.fc1.out_features
-        self.layers: list[nn.Module] = [branch.norm, body.fc1, body.fc2]
+        self.layers: list[Layer] = [branch.norm, body.fc1, body.fc2]
         self.layers += [body.dwconv] if isinstance(body, ConvMlp) else []
 
     def forward(self, weights: Sequence[Affine], x_BTHWD: Tensor, out_BTHWD: Tensor, kept: list[Tensor] | None) -> None:
-        """Add to `out`, which may be x itself."""
         norm, fc1, fc2, *dwconv = weights
         for x_FHWD, out_FHWD in self._frames(x_BTHWD, out_BTHWD):
             hidden_FHWC = fc1.linear(normalise(x_FHWD, norm, self.eps).rows_RD)
@@ -35,13 +34,12 @@ class FusedMlp:
     def backward(
         self,
         weights: Sequence[Affine],
-        gradients: Sequence[Affine],
+        gradients: Sequence[AffineGradient],
         kept: Sequence[Tensor],
         x_BTHWD: Tensor,
         g_BTHWD: Tensor,
         g_x_BTHWD: Tensor,
     ) -> None:
-        """Add the gradients of weights and x to theirs."""
         norm, fc1, fc2, *dwconv = weights
         g_norm, g_fc1, g_fc2, *g_dwconv = gradients
         frames = self._frames(x_BTHWD, g_BTHWD, g_x_BTHWD)
@@ -55,9 +53,7 @@ class FusedMlp:
                 g_hidden_FHWC = _convolution_gradients(g_hidden_FHWC, hidden_FHWC, dwconv[0], g_dwconv[0])
             x_RD, normalised = _rows(x_FHWD), normalise(_rows(x_FHWD), norm, self.eps)
             g_fc1.add_linear(_rows(g_hidden_FHWC), normalised.rows_RD)
-            add_norm_gradients(
-                _rows(g_hidden_FHWC) @ fc1.weight, x_RD, normalised, norm, g_norm, _rows(g_x_FHWD)
-            )
+            add_norm_gradients(_rows(g_hidden_FHWC) @ fc1.weight, x_RD, normalised, norm, g_norm, _rows(g_x_FHWD))
 
     def _frames(self, *clips_BTHWD: Tensor) -> Iterator[list[Tensor]]:
         frames = [clip.flatten(0, 1) for clip in clips_BTHWD]
@@ -78,20 +74,17 @@ def _rows(x_FHWD: Tensor) -> Tensor:
     return x_FHWD.flatten(0, 2)
 
 
-def _depthwise(x_FHWC: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _depthwise(x_FHWC: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     # Tokens are channels-last already: permuting is a view, and the convolution keeps that layout.
-    assert weight is not None
     return F.conv2d(x_FHWC.permute(0, 3, 1, 2), weight, bias, padding=1, groups=len(weight)).permute(0, 2, 3, 1)
 
 
-def _convolution_gradients(g_FHWC: Tensor, x_FHWC: Tensor, conv: Affine, g_conv: Affine) -> Tensor:
+def _convolution_gradients(g_FHWC: Tensor, x_FHWC: Tensor, conv: Affine, g_conv: AffineGradient) -> Tensor:
     """Add those of the weights; return that of the input."""
     found = torch.ops.aten.convolution_backward(
         *(g_FHWC.permute(0, 3, 1, 2), x_FHWC.permute(0, 3, 1, 2), conv.weight, [x_FHWC.shape[-1]]),
         *([1, 1], [1, 1], [1, 1], False, [0, 0], x_FHWC.shape[-1]),
         [True, g_conv.weight is not None, g_conv.bias is not None],
     )
-    for total, part in zip(g_conv, found[1:], strict=True):
-        if total is not None:
-            total.add_(part)
+    g_conv.add(*found[1:])
     return found[0].permute(0, 2, 3, 1)

@@ -38,7 +38,7 @@ class Gate(nn.Module):
         return self.fc(self.merge(sources)).sigmoid()
 
     def terms(self, weight: Tensor, sources: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """What is added up before σ: rows `[tokens, E]` and the part of the weight they meet; nothing is concatenated."""
+        """What is added up before σ: rows `[tokens, E]`, each with its part of the weight."""
         rows = [source.reshape(-1, source.shape[-1]) for source in sources]
         if self.merge is concat:
             return list(zip(rows, weight.chunk(len(rows), dim=1), strict=True))
@@ -55,7 +55,12 @@ class Gate(nn.Module):
         return z.sigmoid_().view(sources[0].shape)
 
     def add_gradients(
-        self, g_z: Tensor, weight: Tensor, g_weight: Tensor | None, sources: Sequence[Tensor], g_sources: Sequence[Tensor]
+        self,
+        g_z: Tensor,
+        weight: Tensor,
+        g_weight: Tensor | None,
+        sources: Sequence[Tensor],
+        g_sources: Sequence[Tensor],
     ) -> None:
         """Add to the gradients of weight and sources, given that of what stands before σ, `[tokens, E]`."""
         terms = self.terms(weight, sources)
@@ -76,7 +81,17 @@ class Gate(nn.Module):
 Gates = list[tuple[Gate, tuple[int, ...]]]
 
 
-class NoFixation(nn.Module):
+class Fixation(nn.Module):
+    """q, k, v to q and k reweighted."""
+
+    def gates(self) -> Gates:
+        raise NotImplementedError
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+
+class NoFixation(Fixation):
     """Query and key as they are."""
 
     def gates(self) -> Gates:
@@ -86,7 +101,7 @@ class NoFixation(nn.Module):
         return q, k
 
 
-class SeparateFixation(nn.Module):
+class SeparateFixation(Fixation):
     """Eq. 4: the query's ratio comes from the query, the key's from the key."""
 
     def __init__(self, width: int) -> None:
@@ -101,7 +116,7 @@ class SeparateFixation(nn.Module):
         return q * self.gate_q(q), k * self.gate_k(k)
 
 
-class SharedFixation(nn.Module):
+class SharedFixation(Fixation):
     """Eq. 5: one ratio, from query, key and value together, for both query and key."""
 
     def __init__(self, width: int, sources: int, merge: Merge = concat) -> None:
@@ -125,7 +140,7 @@ class TwiceEvaluatedFixation(SharedFixation):
         return q * self.gate(*sources), k * self.gate(*sources)
 
 
-class UnsharedFixation(nn.Module):
+class UnsharedFixation(Fixation):
     """Eq. 5 with a ratio of its own for query and for key, both from the same sources."""
 
     def __init__(self, width: int, sources: int, merge: Merge = concat) -> None:
