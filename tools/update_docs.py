@@ -121,21 +121,84 @@ def bench_data(result: dict[str, Any]) -> str:
 
 
 def bench_train(result: dict[str, Any]) -> str:
-    rows = [
-        [
-            "recomputed (`run.checkpointing=true`)" if row["checkpointing"] else "kept",
-            f"{row['seconds']:.1f}",
-            f"{row['memory_peak'] / 2**30:.2f}",
-        ]
-        for row in result["rows"]
-    ]
-    machine = result["machine"]
-    note = f"\n`{result['model']}`, {result['batch']} clip of {result['frames']}x{result['size']}, {result['dtype']}, "
-    note += f"{machine['threads']} threads of {machine['cpu']}, commit {machine['commit']}."
+    key = ("frames", "size", "checkpointing", "variant")
+    ratios = {tuple(ratio[name] for name in key): ratio for ratio in result["ratios"]}
+    rows = []
+    for row in result["rows"]:
+        ratio = ratios.get(tuple(row[name] for name in key))
+        rows.append(
+            [
+                f"{row['frames']}x{row['size']}",
+                "recomputed (`run.checkpointing=true`)" if row["checkpointing"] else "kept",
+                ATTENTIONS[row["variant"]],
+                f"{row['seconds']:.2f}",
+                f"{ratio['seconds']:.2f}" if ratio else "",
+                f"{row['memory_peak'] / 2**30:.2f}",
+                f"{ratio['memory_peak']:.2f}" if ratio else "",
+            ]
+        )
+    note = f"\n`{result['model']}`, {result['batch']} clip, {result['dtype']}, best of {result['rounds']} rounds, "
+    note += f"{_where(result)}."
     if "data" in result:
         wait = result["data"]
         note += f" `{wait['recipe']}` with its cache waits {wait['data_wait']:.1%} of its time for data."
-    return markdown(["activations", "seconds a step", "peak GB"], rows) + note + "\n"
+    header = ["clip", "activations", "attention", "seconds a step", "of ours", "peak GB", "of ours"]
+    return markdown(header, rows) + note + "\n"
+
+
+ATTENTIONS = {
+    "ours": "ours",
+    "softmax": "softmax twin",
+    "linear": "plain linear",
+    "released": "released network, by autograd",
+}
+
+
+def bench_busy(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"`GOMP_SPINCOUNT={row['spin_count']}`" if row["spin_count"] else "not set",
+            *(f"{row[which]:.1f}" for which in ("quiet", "busy")),
+            f"{row['kept']:.0%}",
+        ]
+        for row in result["rows"]
+    ]
+    note = (
+        f"\nClips per second of training steps as of recipe `{result['recipe']}`, best of {result['rounds']} rounds of "
+    )
+    note += f"{result['seconds']:g} seconds, {_where(result)}.\n"
+    return markdown(["spinning", "quiet", "one core busy", "kept"], rows) + note
+
+
+def bench_compile(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{plain['frames']}x{plain['size']}",
+            "forward + backward" if plain["training"] else "forward",
+            *(f"{row['seconds']:.2f}" for row in (plain, compiled)),
+            f"{compiled['compile_seconds']:.0f}",
+            f"{plain['seconds'] / compiled['seconds']:.2f}",
+            *(f"{row['memory_peak'] / 2**30:.2f}" for row in (plain, compiled)),
+        ]
+        for plain, compiled in zip(result["rows"][::2], result["rows"][1::2], strict=True)
+    ]
+    header = [
+        "clip",
+        "pass",
+        "as it is, s",
+        "compiled, s",
+        "to compile, s",
+        "as it is / compiled",
+        "GB",
+        "compiled, GB",
+    ]
+    return markdown(header, rows) + f"\n`{result['model']}`, {result['batch']} clip, float32, {_where(result)}.\n"
+
+
+def _where(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
+    return f"{where}, load {machine['load_average']:.2f} before and {machine['load_average_after']:.2f} after"
 
 
 def lsa64(*results: dict[str, Any]) -> str:
@@ -241,6 +304,8 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "bench_chunked": (bench_chunked, ["bench_chunked"]),
     "bench_data": (bench_data, ["bench_data"]),
     "bench_train": (bench_train, ["bench_train"]),
+    "bench_busy": (bench_busy, ["bench_busy"]),
+    "bench_compile": (bench_compile, ["bench_compile"]),
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),

@@ -2,9 +2,12 @@
 
 import sys
 
+from fixformer.runtime.openmp import limit_spinning
+
 
 def run() -> None:
     """`main`, which is imported here so that Ctrl-C is quiet from the beginning."""
+    limit_spinning()  # before torch is loaded; workers and other children inherit it
     try:
         from fixformer.cli.app import main
 

@@ -9,7 +9,7 @@ from fixformer.bench.chunked_inference import CASES, _parse, bench_chunked, plot
 from fixformer.bench.model_speed_worker import ModelSpeedJob, measure
 from fixformer.cli.print_bench import print_chunked
 from fixformer.errors import UserError
-from fixformer.models import cpu_inference
+from fixformer.models import fused
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_plain_and_chunked_side_by_side(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_chunks_are_forced_at_any_size(chunked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_inference, "SMALLEST_BYTES", cpu_inference.SMALLEST_BYTES)  # the worker changes it
+    monkeypatch.setattr(fused, "SMALLEST_BYTES", fused.SMALLEST_BYTES)  # the worker changes it
     calls = []
     monkeypatch.setattr(
         "fixformer.models.video_transformer.run_in_chunks", lambda blocks, x: calls.append(x.shape) or x

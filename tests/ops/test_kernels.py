@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fixformer.ops.kernels import KERNELS, relu
+from fixformer.ops.kernels import KERNEL_GRADIENTS, KERNELS, relu
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -16,3 +16,13 @@ def test_non_negative_and_increasing(kernel) -> None:
 
 def test_relu_adds_the_inverse_root_of_the_head_width() -> None:
     assert relu(torch.tensor([-1.0, 0, 2, 3])).tolist() == [0.5, 0.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("kernel", KERNEL_GRADIENTS, ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_from_the_features_is_that_of_autograd(kernel, dtype: torch.dtype) -> None:
+    """At zero too, which is what a shift brings in at the border."""
+    x = torch.linspace(-4, 4, 9, dtype=dtype).requires_grad_()
+    features, g = kernel(x), torch.linspace(1, 2, 9, dtype=dtype)
+    (expected,) = torch.autograd.grad(features, x, g)
+    torch.testing.assert_close(KERNEL_GRADIENTS[kernel](g, features.detach()), expected)

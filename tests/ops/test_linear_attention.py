@@ -19,6 +19,7 @@ from fixformer.ops import (
     linear_attention_reference,
     relu,
 )
+from fixformer.ops.linear_attention import linear_attention_gradients
 
 PRODUCT_ORDERS = ["auto", "keys_values", "queries_keys"]
 
@@ -167,3 +168,15 @@ def test_autocast_with_many_tokens_and_large_inputs_stays_finite(magnitude: floa
 def test_half_precision_does_not_overflow(dtype: torch.dtype) -> None:
     q, k, v = (100 * x.to(dtype) for x in qkv(1, 2, 5000, 8, torch.float32))
     assert linear_attention(relu(q), relu(k), v).isfinite().all()
+
+
+@pytest.mark.parametrize("product_order", PRODUCT_ORDERS)
+@pytest.mark.parametrize("tokens", [1, 5, 11])
+def test_gradients_written_by_hand_are_those_of_autograd(product_order, tokens: int) -> None:
+    q, k, v = (elu1(x).requires_grad_() for x in qkv(2, 3, tokens, 6))
+    y = linear_attention(q, k, v, product_order=product_order)
+    g = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    expected = torch.autograd.grad(y, (q, k, v), g)
+    found = linear_attention_gradients(*(x.detach() for x in (q, k, v, y)), g, product_order=product_order)
+    for own, plain in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, plain, rtol=1e-10, atol=1e-12)

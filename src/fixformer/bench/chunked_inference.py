@@ -1,4 +1,4 @@
-"""Inference in chunks (`models/cpu_inference.py`) against the plain forward: time and peak memory."""
+"""Inference in chunks (`models/fused.py`) against the plain forward: time and peak memory."""
 
 import os
 import re

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fixformer.bench.process import answer
-from fixformer.models import cpu_inference
+from fixformer.models import fused
 from fixformer.models.registry import create_model
 from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import sgemm_gmacs
@@ -50,7 +50,7 @@ def measure(job: ModelSpeedJob) -> ModelSpeed:
     if job.chunked is not None:
         assert isinstance(model, VideoTransformer)
         model.set_chunked_inference(job.chunked)
-        cpu_inference.SMALLEST_BYTES = 0
+        fused.SMALLEST_BYTES = 0
     video = torch.randn(1, 3, job.frames, job.size, job.size)
     before = peak_memory()
     if job.warm_up:

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Job = TypeVar("Job")
 
 
-def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str, Any]:
+def measure_apart(
+    module: str, job: "DataclassInstance", what: str, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The JSON that `python -m MODULE JOB` prints; `what` names the measurement in the error if it fails."""
     command = [sys.executable, "-m", module, json.dumps(asdict(job))]
     done = subprocess.run(
@@ -25,6 +27,7 @@ def measure_apart(module: str, job: "DataclassInstance", what: str) -> dict[str,
         text=True,
         check=False,
         preexec_fn=kill_with_parent,
+        env=environment,
     )
     if done.returncode:
         killed = "its process was killed, perhaps for want of memory; use smaller clips."

@@ -1,21 +1,38 @@
-"""Time and memory of a training step with activations kept or recomputed, and the share of time spent waiting for data.
+"""Time and memory of a training step, ours beside what it is compared with, activations kept or recomputed; and the
+share of time spent waiting for data.
 
-Each case runs in a process of its own (`python -m THIS JOB`), so that its peak memory is its own.
+Each step is measured in a process of its own (`python -m THIS JOB`), so that its peak memory is its own.
 """
 
+import os
+import re
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 
+from fixformer.bench.model_speed import TWIN
 from fixformer.bench.process import answer, measure_apart
-from fixformer.config.schema import PositiveInt, Threads, checked
+from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
+from fixformer.models.registry import list_settings
+from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
+from fixformer.runtime.progress import counting
+
+CLIPS = ("16x224", "32x224", "16x336")
+Clips = Annotated[tuple[str, ...], Expect("one or more of FRAMESxSIZE", bool)]
+# The same backbone each time. The released network is run as its authors do: by autograd, activations kept.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "softmax": TWIN,
+    "linear": {"fixation": "none", "association": "none"},
+    "released": {"reading": "released"},
+}
 
 ONE_EPOCH: dict[str, Any] = {
     "epochs": 1,
@@ -30,7 +47,7 @@ ROWS_SKIPPED = 1  # the first row of a log includes the start of the workers
 
 @dataclass(frozen=True)
 class TrainingStepJob:
-    """Steps of one model on random clips."""
+    """Steps of one model on random clips; `fused` as in `models/fused.py`."""
 
     model: str
     frames: int
@@ -39,6 +56,8 @@ class TrainingStepJob:
     threads: int
     checkpointing: bool
     repeats: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    fused: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,43 +70,111 @@ class TrainingStep:
     sgemm_gmacs: float
 
 
+class Case(NamedTuple):
+    """A row of the table."""
+
+    frames: int
+    size: int
+    variant: str
+    checkpointing: bool
+
+
 @checked
 def bench_train(
     name: str = "fixformer_base",
     *,
-    frames: PositiveInt = 16,
-    size: PositiveInt = 224,
+    clips: Clips = CLIPS,
     batch: PositiveInt = 1,
     threads: Threads = 2,
-    repeats: PositiveInt = 1,
+    rounds: PositiveInt = 2,
 ) -> dict[str, Any]:
-    """A whole step (forward, backward, SGD), activations kept and recomputed."""
+    """Whole steps (forward, backward, SGD); every row once in each round, the best step of each counts."""
+    if not TWIN.keys() <= set(list_settings(name)):
+        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
+    cases = _cases([parse_clip(clip) for clip in clips])
     machine = describe_machine(threads)
-    rows = []
-    for checkpointing in (False, True):
-        job = TrainingStepJob(name, frames, size, batch, threads, checkpointing, repeats)
-        measured = TrainingStep(**measure_apart("fixformer.bench.training_step", job, f"{name} at {frames}x{size}"))
-        rows.append({"checkpointing": checkpointing, **asdict(measured), "seconds": min(measured.seconds)})
-    clip = {"model": name, "frames": frames, "size": size, "batch": batch, "dtype": "float32", "optimiser": "sgd"}
-    return {**clip, "machine": machine, "rows": rows}
+    measured: dict[Case, list[TrainingStep]] = {case: [] for case in cases}
+    with counting("", rounds * len(cases)) as progress:
+        for case in cases * rounds:
+            progress.begin(f"{case.variant} {case.frames}x{case.size}")
+            measured[case].append(_measure_apart(name, case, batch, threads))
+            progress.advance()
+    machine["load_average_after"] = os.getloadavg()[0]
+    rows = [_row(case, measured[case]) for case in cases]
+    result = {"model": name, "batch": batch, "dtype": "float32", "optimiser": "sgd", "rounds": rounds}
+    return {**result, "machine": machine, "rows": rows, "ratios": _ratios(rows)}
+
+
+def parse_clip(clip: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", clip)
+    if match is None:
+        raise UserError(f"clip {clip!r}: expected FRAMESxSIZE, such as {CLIPS[0]}.")
+    return int(match[1]), int(match[2])
+
+
+def _cases(clips: list[tuple[int, int]]) -> list[Case]:
+    """Neighbours are compared, so they are measured one after the other."""
+    compared = [variant for variant in VARIANTS if variant != "released"]
+    rows = [Case(*clip, variant, recomputed) for clip in clips for recomputed in (False, True) for variant in compared]
+    return [*rows, Case(*clips[0], "released", False)]
+
+
+def _measure_apart(name: str, case: Case, batch: int, threads: int) -> TrainingStep:
+    is_ours = case.variant != "released"
+    job = TrainingStepJob(
+        *(name, case.frames, case.size, batch, threads, case.checkpointing),
+        repeats=1,
+        settings=VARIANTS[case.variant],
+        fused=is_ours,
+    )
+    what = f"{name} at {case.frames}x{case.size}"
+    return TrainingStep(**measure_apart("fixformer.bench.training_step", job, what))
+
+
+def _row(case: Case, measured: list[TrainingStep]) -> dict[str, Any]:
+    seconds = [second for one in measured for second in one.seconds]
+    return {
+        **case._asdict(),
+        "seconds": min(seconds),
+        "seconds_all": seconds,
+        "memory_before": min(one.memory_before for one in measured),
+        "memory_peak": min(one.memory_peak for one in measured),
+        "sgemm_gmacs": max(one.sgemm_gmacs for one in measured),
+    }
+
+
+def _ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each row takes as a multiple of ours on the same clips, activations kept or recomputed alike."""
+    clip = ("frames", "size", "checkpointing")
+    ours = {tuple(row[key] for key in clip): row for row in rows if row["variant"] == "ours"}
+    return [
+        {
+            **{key: row[key] for key in (*clip, "variant")},
+            **{key: row[key] / ours[tuple(row[k] for k in clip)][key] for key in ("seconds", "memory_peak")},
+        }
+        for row in rows
+        if row["variant"] != "ours"
+    ]
 
 
 def measure(job: TrainingStepJob) -> TrainingStep:
-    """The job, in this process."""
+    """The job, in this process. What is first used is loaded by a step on a small clip."""
     from fixformer.config import OptimConfig
     from fixformer.models.registry import create_model
     from fixformer.training.optim import build_optimiser
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
-    model = create_model(job.model, num_frames=job.frames, image_size=job.size).train()
+    model = create_model(job.model, num_frames=job.frames, image_size=job.size, **job.settings).train()
     model.set_grad_checkpointing(job.checkpointing)
+    if isinstance(model, VideoTransformer):
+        model.set_fused_training(job.fused)
     optimiser = build_optimiser(model, OptimConfig(optimiser="sgd"))
     video_BCTHW = torch.randn(job.batch, 3, job.frames, job.size, job.size)
     before, seconds = peak_memory(video_BCTHW.device), []
-    for _ in range(1 + job.repeats):
+    for i in range(1 + job.repeats):
         start = time.perf_counter()
-        model(video_BCTHW).logsumexp(-1).mean().backward()
+        model(video_BCTHW if i else video_BCTHW[:, :, :2]).logsumexp(-1).mean().backward()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         seconds.append(time.perf_counter() - start)

@@ -251,6 +251,8 @@ commands.add("bench attention")(bench_verbs.bench_attention)
 commands.add("bench chunked")(bench_verbs.bench_chunked)
 commands.add("bench data")(bench_verbs.bench_data)
 commands.add("bench train")(bench_verbs.bench_train)
+commands.add("bench busy")(bench_verbs.bench_busy)
+commands.add("bench compile")(bench_verbs.bench_compile)
 
 
 def _is_main() -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from fixformer.cli.arguments import DataSet, File, Model, Number, Pixels, Seconds, Videos
+from fixformer.cli.arguments import DataSet, File, Model, Number, Seconds, Videos
 from fixformer.errors import UserError
 
 
@@ -117,25 +117,23 @@ def bench_data(
 def bench_train(
     name: Model = "fixformer_base",
     *,
-    frames: Number = 16,
-    size: Pixels = 224,
+    clips: Annotated[tuple[str, ...], "FRAMESxSIZE"] = (),
     batch: Number = 1,
     threads: Number = 2,
-    repeats: Number = 1,
+    rounds: Number = 2,
     recipe: Annotated[str, "RECIPE"] = "lsa64",
     data: DataSet | None = None,
     out: File | None = None,
     json: bool = False,
 ) -> None:
-    """Time and memory of a training step, activations kept and recomputed; the share of time spent waiting for data.
+    """Time and memory of a training step, beside softmax, plain linear attention and the released network.
 
     Args:
         name: a model, see `fixformer models`.
-        frames: frames of a clip.
-        size: side in pixels.
+        clips: clips as FRAMESxSIZE; by default 16x224, 32x224 and 16x336.
         batch: clips in a step.
         threads: processor threads.
-        repeats: steps measured, after one to warm up.
+        rounds: how often the whole table is run.
         recipe: the recipe whose wait for data is measured, if `data` is given.
         data: directory or annotation file for the recipe.
         out: where to write the JSON.
@@ -147,10 +145,64 @@ def bench_train(
     _check_out(out)
     if data:
         training_step.check_data(recipe, data)
-    result = training_step.bench_train(name, frames=frames, size=size, batch=batch, threads=threads, repeats=repeats)
+    clips = clips or training_step.CLIPS
+    result = training_step.bench_train(name, clips=clips, batch=batch, threads=threads, rounds=rounds)
     if data:
         result["data"] = training_step.bench_data_wait(recipe, data)
     _deliver(result, out, None if json else print_training_step)
+
+
+def bench_busy(
+    *,
+    threads: Number = 2,
+    seconds: Seconds = 8.0,
+    rounds: Number = 3,
+    out: File | None = None,
+    json: bool = False,
+) -> None:
+    """Speed of training while another process keeps one core busy.
+
+    Args:
+        threads: processor threads.
+        seconds: duration of each measurement.
+        rounds: how often each is made.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench import busy
+    from fixformer.cli.print_bench import print_busy
+
+    _check_out(out)
+    _deliver(busy.bench_busy(threads, seconds, rounds), out, None if json else print_busy)
+
+
+def bench_compile(
+    name: Model = "fixformer_base",
+    *,
+    clips: Annotated[tuple[str, ...], "FRAMESxSIZE"] = ("16x224",),
+    batch: Number = 1,
+    threads: Number = 2,
+    repeats: Number = 2,
+    out: File | None = None,
+    json: bool = False,
+) -> None:
+    """What torch.compile saves in training and inference, and how long it compiles.
+
+    Args:
+        name: a model, see `fixformer models`.
+        clips: clips as FRAMESxSIZE.
+        batch: clips in a pass.
+        threads: processor threads.
+        repeats: passes measured, after the first.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench import compiled
+    from fixformer.cli.print_bench import print_compiled
+
+    _check_out(out)
+    result = compiled.bench_compile(name, clips=clips, batch=batch, threads=threads, repeats=repeats)
+    _deliver(result, out, None if json else print_compiled)
 
 
 def _check_out(out: Path | None) -> None:
@@ -173,11 +225,14 @@ def _deliver(
     draw: Callable[[dict[str, Any], Path], None] | None = None,
 ) -> None:
     """Print the result with `show`, or else as JSON; write the JSON to `out`, and draw the figure beside it."""
+    from fixformer.cli.print_bench import print_openmp
     from fixformer.runtime.console import print_json
     from fixformer.runtime.figures import optional
     from fixformer.runtime.files import write_json
 
     (show or print_json)(result)
+    if show:
+        print_openmp(result)
     if out:
         write_json(out, result)
         if draw:

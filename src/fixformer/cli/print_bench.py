@@ -111,26 +111,74 @@ def print_reading_speed(result: dict[str, Any]) -> None:
 
 
 def print_training_step(result: dict[str, Any]) -> None:
-    """Time and memory of a step with activations kept and recomputed."""
-    machine = result["machine"]
-    title = (
-        f"{result['model']}, training step of {result['batch']} clips of {result['frames']}x{result['size']}, "
-        f"{result['dtype']}, {machine['threads']} threads, {machine['cpu']}"
-    )
-    table = Table("activations", "seconds", "peak GB", "before the first step GB", box=None, title=title)
+    """Time and memory of a step of each variant, with activations kept and recomputed."""
+    table = _table(f"{result['model']}, training steps of {result['batch']} clips", result)
+    for column in ("clip", "activations", "attention", "seconds", "of ours", "peak GB", "of ours"):
+        table.add_column(column, justify="right")
+    ratios = {_of_row(ratio): ratio for ratio in result["ratios"]}
     for row in result["rows"]:
+        ratio = ratios.get(_of_row(row), {"seconds": 1, "memory_peak": 1})
         table.add_row(
-            "recomputed" if row["checkpointing"] else "kept",
-            f"{row['seconds']:.2f}",
-            f"{row['memory_peak'] / 2**30:.2f}",
-            f"{row['memory_before'] / 2**30:.2f}",
+            *(f"{row['frames']}x{row['size']}", "recomputed" if row["checkpointing"] else "kept", row["variant"]),
+            *(f"{row['seconds']:.2f}", f"{ratio['seconds']:.2f}"),
+            *(f"{row['memory_peak'] / 2**30:.2f}", f"{ratio['memory_peak']:.2f}"),
         )
     console().print(table)
+    _print_load(result)
     if "data" in result:
         wait = result["data"]
         console().print(
             f"{wait['recipe']}: data wait {wait['data_wait']:.1%} of {wait['clips_per_second']:.1f} clips/s"
         )
+
+
+def _of_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("frames", "size", "checkpointing", "variant"))
+
+
+def print_busy(result: dict[str, Any]) -> None:
+    """Clips per second, quiet and busy, by the way threads wait."""
+    table = _table(f"training of recipe {result['recipe']}, clips per second", result)
+    for column in ("spinning", "quiet", "one core busy", "kept"):
+        table.add_column(column, justify="right")
+    for row in result["rows"]:
+        table.add_row(row["spinning"], f"{row['quiet']:.1f}", f"{row['busy']:.1f}", f"{row['kept']:.0%}")
+    console().print(table)
+    _print_load(result)
+
+
+def print_compiled(result: dict[str, Any]) -> None:
+    """Every pass as it is and compiled."""
+    table = _table(f"{result['model']}, {result['batch']} clips", result)
+    for column in ("clip", "pass", "seconds", "compiled", "compiling s", "as it is / compiled"):
+        table.add_column(column, justify="right")
+    for plain, compiled in zip(result["rows"][::2], result["rows"][1::2], strict=True):
+        table.add_row(
+            *(f"{plain['frames']}x{plain['size']}", "forward+backward" if plain["training"] else "forward"),
+            *(f"{plain['seconds']:.2f}", f"{compiled['seconds']:.2f}", f"{compiled['compile_seconds']:.0f}"),
+            f"{plain['seconds'] / compiled['seconds']:.2f}",
+        )
+    console().print(table)
+    _print_load(result)
+
+
+def _table(what: str, result: dict[str, Any]) -> Table:
+    machine = result["machine"]
+    title = f"{what}, float32, {machine['threads']} threads, {machine['cpu']}"
+    return Table(box=None, title=title, title_justify="left", header_style="bold")
+
+
+def _print_load(result: dict[str, Any]) -> None:
+    machine = result["machine"]
+    loads = f"load average {machine['load_average']:.2f} before, {machine['load_average_after']:.2f} after"
+    console().print(loads, style="dim")
+
+
+def print_openmp(result: dict[str, Any]) -> None:
+    """How threads wait for each other, which decides much on a busy machine."""
+    settings = result["machine"]["openmp"]
+    found = ", ".join(f"{name}={value}" for name, value in settings.items()) or "nothing set"
+    console().print(f"OpenMP: {printable(found)}", style="dim")
 
 
 def print_paper_tables(out: Path | None = None, as_json: bool = False) -> None:

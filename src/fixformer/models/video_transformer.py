@@ -18,7 +18,7 @@ from fixformer.models.attention.axes import PATTERNS, Grid
 from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.models.attention.module import Attention, build_attention
 from fixformer.models.base import VideoModel
-from fixformer.models.cpu_inference import may_run_in_chunks, run_in_chunks
+from fixformer.models.fused import may_run_in_place, run_block, run_in_place
 from fixformer.models.layers.embedding import (
     ConvStem,
     PatchEmbed,
@@ -59,7 +59,7 @@ class VideoTransformer(VideoModel):
         else:
             self.head = LinearHead(self.pool.width, c.num_classes)
         self.checkpointing = False
-        self.chunked_inference = True
+        self.chunked_inference = self.fused_training = True
         self.redraws = c.attention == "performer"
         self.apply(init_weights)
 
@@ -74,10 +74,12 @@ class VideoTransformer(VideoModel):
             for module in self.blocks.modules():
                 if isinstance(module, PerformerAttention):
                     module.count_pass()
-        if self.chunked_inference and may_run_in_chunks(self, self.blocks, x_BTHWD):
-            return self.norm(run_in_chunks(self.blocks, x_BTHWD))
+        if self.chunked_inference and may_run_in_place(self, self.blocks, x_BTHWD):
+            return self.norm(run_in_place(self.blocks, x_BTHWD))
+        run = run_block if self.fused_training and torch.is_grad_enabled() else _call
         for block in self.blocks:
-            x_BTHWD = checkpoint(block, x_BTHWD, use_reentrant=False) if self.checkpointing else block(x_BTHWD)
+            kept = not self.checkpointing
+            x_BTHWD = run(block, x_BTHWD) if kept else checkpoint(run, block, x_BTHWD, use_reentrant=False)
         return self.norm(x_BTHWD)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
@@ -97,8 +99,12 @@ class VideoTransformer(VideoModel):
         self.checkpointing = enable
 
     def set_chunked_inference(self, enable: bool = True) -> None:
-        """Run large clips on a CPU a few frames at a time (`models/cpu_inference.py`), the default, or all at once."""
+        """Run large clips on a CPU a few frames at a time (`models/fused.py`), the default, or all at once."""
         self.chunked_inference = enable
+
+    def set_fused_training(self, enable: bool = True) -> None:
+        """Train on a CPU with the backward passes written by hand (`models/fused.py`), the default, or by autograd."""
+        self.fused_training = enable
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name in ("time_embed.slots", "position_embed.table")}
@@ -146,6 +152,10 @@ STEMS: dict[str, Callable[[FilledModelConfig], PatchEmbed | ConvStem | Lite0Stem
 }
 
 POOLS: dict[str, type[MeanPool | GridPool]] = {"mean": MeanPool, "grid": GridPool}
+
+
+def _call(block: nn.Module, x_BTHWD: Tensor) -> Tensor:
+    return block(x_BTHWD)
 
 
 def _block(config: FilledModelConfig, size_THW: Grid, drop_path: float) -> nn.Sequential:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -28,3 +29,27 @@ def identity(x: Tensor) -> Tensor:
 
 
 KERNELS: dict[str, Kernel] = {"relu": relu, "elu1": elu1, "sigmoid": sigmoid}
+
+
+# From the gradient of the features and the features themselves to the gradient of what the kernel was given.
+KernelGradient = Callable[[Tensor, Tensor], Tensor]
+
+
+def relu_gradient(g: Tensor, features: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(g, features, features.shape[-1] ** -0.5)
+
+
+def elu1_gradient(g: Tensor, features: Tensor) -> Tensor:
+    return g * features.clamp(max=1)  # the features of x <= 0 are exp(x), their own derivative
+
+
+def sigmoid_gradient(g: Tensor, features: Tensor) -> Tensor:
+    return torch.ops.aten.sigmoid_backward(g, features)
+
+
+KERNEL_GRADIENTS: dict[Kernel, KernelGradient] = {
+    relu: relu_gradient,
+    elu1: elu1_gradient,
+    sigmoid: sigmoid_gradient,
+    identity: lambda g, features: g,
+}

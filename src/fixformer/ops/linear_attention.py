@@ -25,6 +25,13 @@ def cheaper_product_order(queries: int, keys: int, width: int) -> ProductOrder:
     return "keys_values" if keys_values <= queries_keys else "queries_keys"
 
 
+def resolve_product_order(order: ProductOrder, q_BHNE: Tensor, k_BHME: Tensor) -> ProductOrder:
+    """The order itself, or the cheaper one for "auto"."""
+    if order != "auto":
+        return order
+    return cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
+
+
 @accumulate_in_float32
 def linear_attention(
     q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, eps: float = EPS, product_order: ProductOrder = "auto"
@@ -35,9 +42,7 @@ def linear_attention(
     """
     if product_order not in PRODUCT_ORDERS:
         raise UnknownName("product_order", product_order, PRODUCT_ORDERS)
-    if product_order == "auto":
-        product_order = cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
-    if product_order == "queries_keys":
+    if resolve_product_order(product_order, q_BHNE, k_BHME) == "queries_keys":
         return linear_attention_matrix(q_BHNE, k_BHME, eps) @ v_BHME
     y_BHNE = q_BHNE @ (k_BHME.mT @ v_BHME)
     # A product and a sum, not a matrix product: the papers' FLOPs leave normalisation out, and so does a counter.
@@ -49,6 +54,43 @@ def linear_attention_matrix(q_BHNE: Tensor, k_BHME: Tensor, eps: float = EPS) ->
     """The attention matrix that linear attention implies but never forms: `[B, H, N, M]`, rows sum to one."""
     weights_BHNM = q_BHNE @ k_BHME.mT
     return weights_BHNM / (weights_BHNM.sum(-1, keepdim=True) + eps)
+
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+
+
+def linear_attention_gradients(
+    q_BHNE: Tensor,
+    k_BHME: Tensor,
+    v_BHME: Tensor,
+    y_BHNE: Tensor,
+    g_BHNE: Tensor,
+    eps: float = EPS,
+    product_order: ProductOrder = "auto",
+) -> Gradients:
+    """The gradients of q, k and v, from what `linear_attention` returned and its gradient; sums are made again."""
+    order = resolve_product_order(product_order, q_BHNE, k_BHME)
+    function = _gradients_by_matrix if order == "queries_keys" else _gradients_by_sums
+    return function(q_BHNE, k_BHME, v_BHME, y_BHNE, g_BHNE, eps)
+
+
+def _gradients_by_matrix(q: Tensor, k: Tensor, v: Tensor, y: Tensor, g: Tensor, eps: float) -> Gradients:
+    weights_BHNM = q @ k.mT
+    norm_BHN1 = weights_BHNM.sum(-1, keepdim=True).add_(eps)
+    g_v = weights_BHNM.div_(norm_BHN1).mT @ g
+    # through the division: what every weight adds to y, less what it adds to the norm
+    g_weights_BHNM = (g @ v.mT).sub_((g * y).sum(-1, keepdim=True)).div_(norm_BHN1)
+    return g_weights_BHNM @ k, g_weights_BHNM.mT @ q, g_v
+
+
+def _gradients_by_sums(q: Tensor, k: Tensor, v: Tensor, y: Tensor, g: Tensor, eps: float) -> Gradients:
+    sum_BH1E = k.sum(-2, keepdim=True)
+    g_y_BHNE = g / (q * sum_BH1E).sum(-1, keepdim=True).add_(eps)
+    g_norm_BHN1 = (g_y_BHNE * y).sum(-1, keepdim=True).neg_()
+    g_product_BHEE = q.mT @ g_y_BHNE
+    g_q = (g_y_BHNE @ (v.mT @ k)).addcmul_(g_norm_BHN1, sum_BH1E)
+    g_k = (v @ g_product_BHEE.mT).add_(g_norm_BHN1.mT @ q)
+    return g_q, g_k, k @ g_product_BHEE
 
 
 @accumulate_in_float32

@@ -153,17 +153,34 @@ def _translate(x_BTHWC: Tensor, offset: Offset) -> Tensor:
 def shift_(x_BTHWC: Tensor, groups: Sequence[Group]) -> None:
     """`shift` in place and without gradient; only channels that move are read and written."""
     for group in groups:
+        offset = (group.dt, group.dy, group.dx)
         target = x_BTHWC[..., group.start : group.stop]
         source = target.clone()
-        inside, taken = target, source
-        for axis, d in enumerate((group.dt, group.dy, group.dx), 1):
+        for axis, d in enumerate(offset, 1):
             size = x_BTHWC.shape[axis]
-            count = max(size - abs(d), 0)  # tokens whose neighbour lies in the clip
             if d and not group.own_at_border:
-                target.narrow(axis, count if d > 0 else 0, size - count).zero_()
-            inside = inside.narrow(axis, min(max(-d, 0), size), count)
-            taken = taken.narrow(axis, min(max(d, 0), size), count)
-        inside.copy_(taken)
+                target.narrow(axis, max(size - d, 0) if d > 0 else 0, min(abs(d), size)).zero_()
+        _with_neighbour(target, offset).copy_(_with_neighbour(source, (-group.dt, -group.dy, -group.dx)))
+
+
+def unshift_(g_BTHWC: Tensor, groups: Sequence[Group]) -> None:
+    """From the gradient of what `shift` returns to that of what it was given, in place: the opposite shift."""
+    for group in groups:
+        target = g_BTHWC[..., group.start : group.stop]
+        kept = target.clone() if group.own_at_border else None
+        opposite = Group(group.start, group.stop, -group.dt, -group.dy, -group.dx)
+        shift_(g_BTHWC, [opposite])
+        if kept is not None:  # tokens at the border that stayed as they were
+            _with_neighbour(kept, (group.dt, group.dy, group.dx)).zero_()
+            target.add_(kept)
+
+
+def _with_neighbour(x_BTHWC: Tensor, offset: Offset) -> Tensor:
+    """A view of the tokens whose neighbour at this offset lies in the clip."""
+    for axis, d in enumerate(offset, 1):
+        size = x_BTHWC.shape[axis]
+        x_BTHWC = x_BTHWC.narrow(axis, min(max(-d, 0), size), max(size - abs(d), 0))
+    return x_BTHWC
 
 
 def shift_reference(x_BTHWC: Tensor, groups: Sequence[Group]) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import fixformer
+from fixformer.runtime.openmp import openmp_settings
 from fixformer.runtime.provenance import source_commit
 
 # Large enough to reach the peak rate of a few cores, small enough for several products in half a second.
@@ -22,6 +23,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": threads,
         "load_average": os.getloadavg()[0],
+        "openmp": openmp_settings(),
         "torch": torch.__version__,
         "fixformer": fixformer.__version__,
         "commit": source_commit(),

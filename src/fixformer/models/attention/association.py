@@ -20,6 +20,7 @@ from fixformer.ops.shift import (
     shift_,
     square_groups,
     time_groups,
+    unshift_,
 )
 
 
@@ -37,6 +38,10 @@ class Associate(nn.Module):
     def in_place(self, x_BTHWhE: Tensor) -> None:
         """The same without gradient, writing over the keys or values."""
         shift_(self._segments(x_BTHWhE), self.groups)
+
+    def gradient_in_place(self, g_BTHWhE: Tensor) -> None:
+        """From the gradient of the shifted keys or values to that of those before."""
+        unshift_(self._segments(g_BTHWhE), self.groups)
 
     def _segments(self, x_BTHWhE: Tensor) -> Tensor:
         """A view `[B·T/segment, segment, H, W, h·E]`."""

@@ -1,8 +1,9 @@
 """Which tokens attend to each other: those of a frame, those of a position over time, or all.
 
 Each axis cuts a clip into sequences, puts the results back, and says how the N tokens of a sequence lie (its grid).
+`rows` is a view of a contiguous clip in the order of its sequences, whose second axis may be cut into chunks.
 
-Shapes: B batch, T frames, H rows, W columns, h heads, E head width; G sequences of N tokens each.
+Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ class SpaceAxis:
     def grid(self, size_THW: Sequence[int]) -> Grid:
         return tuple(size_THW[1:])
 
+    def rows(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD.flatten(2, 3).flatten(0, 1)[None]
+
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(2, 3).flatten(0, 1).transpose(1, 2)
 
@@ -32,6 +36,9 @@ class TimeAxis:
     def grid(self, size_THW: Sequence[int]) -> Grid:
         return (size_THW[0],)
 
+    def rows(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD.flatten(2, 3).transpose(1, 2)
+
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(2, 3).permute(0, 2, 3, 1, 4).flatten(0, 1)
 
@@ -45,6 +52,9 @@ class JointAxis:
 
     def grid(self, size_THW: Sequence[int]) -> Grid:
         return tuple(size_THW)
+
+    def rows(self, x_BTHWD: Tensor) -> Tensor:
+        return x_BTHWD.flatten(1, 3)[None]
 
     def sequences(self, x_BTHWhE: Tensor) -> Tensor:
         return x_BTHWhE.flatten(1, 3).transpose(1, 2)

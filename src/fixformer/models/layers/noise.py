@@ -73,13 +73,21 @@ class DropPath(nn.Module):
         super().__init__()
         self.rate = rate
 
+    def factor(self, x: Tensor) -> Tensor | None:
+        """What each clip of the branch is multiplied by, `[B, 1, ...]`; None where nothing is dropped."""
+        return keep_factor(x, self.rate, (1,) * (x.ndim - 1)) if self.training and self.rate else None
+
     def forward(self, x: Tensor) -> Tensor:
-        return drop(x, self.rate, (1,) * (x.ndim - 1)) if self.training else x
+        factor = self.factor(x)
+        return x if factor is None else x * factor
 
 
 def drop(x: Tensor, rate: float, shape: tuple[int, ...]) -> Tensor:
     """`x` times a mask of `shape` for every row."""
-    if rate == 0:
-        return x
+    return x * keep_factor(x, rate, shape) if rate else x
+
+
+def keep_factor(x: Tensor, rate: float, shape: tuple[int, ...]) -> Tensor:
+    """0 at random, 1 / (1 - rate) elsewhere, of `shape` for every row of `x`."""
     chance = clip_noise(lambda rows: torch.rand(rows, *shape, device=x.device), len(x))
-    return x * ((chance >= rate) / (1 - rate)).to(x.dtype)
+    return ((chance >= rate) / (1 - rate)).to(x.dtype)

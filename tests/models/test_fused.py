@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from fixformer import create_model
-from fixformer.models import cpu_inference
+from fixformer.models import fused, fused_parts
 from fixformer.models.base import VideoModel
-from fixformer.models.cpu_inference import may_run_in_chunks
+from fixformer.models.fused import may_run_in_place
+from fixformer.models.fused_mlp import FusedMlp
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -41,13 +42,14 @@ SETTINGS: list[dict[str, Any]] = [
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several chunks even for a small clip."""
-    monkeypatch.setattr(cpu_inference, "CHUNK_BYTES", 30_000)
-    monkeypatch.setattr(cpu_inference, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(fused_parts, "CHUNK_BYTES", 30_000)
+    monkeypatch.setattr(fused, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(fused, "SMALLEST_TRAINING_BYTES", 0)
 
 
 def tiny(**settings: Any) -> VideoModel:
     torch.manual_seed(0)
-    model = create_model("fixformer_tiny", num_classes=5, depth=2, **settings).eval()
+    model = create_model("fixformer_tiny", **{"num_classes": 5, "depth": 2, **settings}).eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.1)
     return model
@@ -59,18 +61,18 @@ def tiny(**settings: Any) -> VideoModel:
 @torch.no_grad()
 def test_equals_the_plain_forward(settings: dict[str, Any], shape: tuple[int, ...]) -> None:
     model, video = tiny(**settings), torch.randn(shape)
-    assert may_run_in_chunks(model, model.blocks, model.patch_embed(video))
+    assert may_run_in_place(model, model.blocks, model.patch_embed(video))
     chunked = model(video)
     model.set_chunked_inference(False)
     torch.testing.assert_close(chunked, model(video), atol=2e-5, rtol=1e-4)
 
 
 @torch.no_grad()
-def test_a_clip_is_cut_into_chunks_and_left_as_it_was() -> None:
-    model, video = tiny(), torch.randn(1, 3, 5, 50, 62)
+def test_a_clip_is_cut_into_chunks_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, video = tiny(depth=1), torch.randn(1, 3, 5, 50, 62)
     before, seen = video.clone(), []
-    original = model.blocks[0].mlp.body.forward
-    model.blocks[0].mlp.body.forward = lambda x: seen.append(x.shape[1]) or original(x)
+    original = FusedMlp._activate
+    monkeypatch.setattr(FusedMlp, "_activate", lambda self, x: seen.append(len(x)) or original(self, x))
     model(video)
     assert sum(seen) == 5
     assert len(seen) > 1
@@ -80,18 +82,18 @@ def test_a_clip_is_cut_into_chunks_and_left_as_it_was() -> None:
 def test_is_not_used_where_it_would_be_noticed() -> None:
     model = tiny()
     x = torch.randn(1, 2, 3, 3, 128)
-    assert not may_run_in_chunks(model, model.blocks, x)  # gradients are on
+    assert not may_run_in_place(model, model.blocks, x)  # gradients are on
     with torch.no_grad():
-        assert not may_run_in_chunks(model, model.blocks, x.double())
+        assert not may_run_in_place(model, model.blocks, x.double())
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert not may_run_in_chunks(model, model.blocks, x)
+            assert not may_run_in_place(model, model.blocks, x)
         for observed in (model.blocks[0], model.time_embed):
             handle = observed.register_forward_hook(lambda *_: None)
-            assert not may_run_in_chunks(model, model.blocks, x)
+            assert not may_run_in_place(model, model.blocks, x)
             handle.remove()
-        assert may_run_in_chunks(model, model.blocks, x)
+        assert may_run_in_place(model, model.blocks, x)
         model.blocks[1].train()  # stochastic depth at test time
-        assert not may_run_in_chunks(model, model.blocks, x)
+        assert not may_run_in_place(model, model.blocks, x)
 
 
 @torch.no_grad()
@@ -99,9 +101,9 @@ def test_small_clips_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     model = tiny()
     width = model.blocks[0].mlp.body.fc1.out_features
-    tokens = cpu_inference.SMALLEST_BYTES // (4 * width)
-    assert may_run_in_chunks(model, model.blocks, torch.empty(1, tokens, 1, 1, 128))
-    assert not may_run_in_chunks(model, model.blocks, torch.empty(1, tokens - 1, 1, 1, 128))
+    tokens = fused.SMALLEST_BYTES // (4 * width)
+    assert may_run_in_place(model, model.blocks, torch.empty(1, tokens, 1, 1, 128))
+    assert not may_run_in_place(model, model.blocks, torch.empty(1, tokens - 1, 1, 1, 128))
 
 
 class LoraLinear(nn.Linear):
@@ -144,7 +146,7 @@ def test_a_foreign_layer_in_the_place_of_a_linear_takes_the_plain_path(name: str
     plain = model(video)
     parent, _, leaf = name.rpartition(".")
     setattr(model.blocks[1].get_submodule(parent), leaf, replace(model.blocks[1].get_submodule(name)))
-    assert not may_run_in_chunks(model, model.blocks, model.patch_embed(video))
+    assert not may_run_in_place(model, model.blocks, model.patch_embed(video))
     replaced = model(video)
     assert not torch.equal(replaced, plain)  # it was called
     model.set_chunked_inference(False)
