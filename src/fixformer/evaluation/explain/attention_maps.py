@@ -1,7 +1,7 @@
 """Attention matrices of a forward pass, formed by the quadratic definition from recorded queries, keys and values.
 
 Hooks record what every `Attention` works with; they also keep the model from the chunked fast path, which would not
-call them (`models/cpu_inference.py`).
+call them (`models/fused.py`).
 
 Shapes: B batch, T frames, H rows, W columns, D width, h heads, E head width; G sequences of N tokens each.
 """
