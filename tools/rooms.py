@@ -52,15 +52,17 @@ ROOMS: dict[str, Room] = {
     "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
-    "cli": _room("the verbs and what they print", *_BELOW_CLI),
+    "serve": _room("the page and its HTTP interface", "config", "runtime", "models", "data", "evaluation"),
+    "cli": _room("the verbs and what they print", *_BELOW_CLI, "serve"),
 }
 # These rooms may import every room inside the ones they name.
-UPPER_FLOORS = ("evaluation", "training", "bench", "cli")
+UPPER_FLOORS = ("evaluation", "training", "bench", "serve", "cli")
 
 # Room -> left, top, width, height in the picture; a room that holds others is drawn first.
 _PLACES = {
     "cli": (20, 16, 440, 48),
-    "bench": (480, 16, 460, 48),
+    "serve": (480, 16, 270, 48),
+    "bench": (770, 16, 170, 48),
     "training": (20, 84, 920, 48),
     "evaluation": (20, 152, 920, 48),
     "data": (20, 220, 450, 236),
