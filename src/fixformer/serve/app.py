@@ -121,7 +121,7 @@ async def _work(request: Request, task: str, options: dict[str, Any]) -> Respons
             upload = received(request, state.uploads, state.settings, state.metrics)
             path, name = await stack.enter_async_context(upload)
         except Refusal as refusal:
-            if refusal.status != 408:
+            if refusal.status not in (408, 499):
                 await drain(request)
             return refusal_response(refusal)
         job = Job(task, path, name, options)

@@ -39,6 +39,8 @@ async def received(
             try:
                 async with asyncio.timeout(settings.upload_seconds):
                     name = await _receive(request, file, settings, metrics)
+            except ClientDisconnect:
+                raise Refusal(499, "gone", "the client closed the connection.") from None
             except TimeoutError:
                 sentence = f"the upload took longer than {settings.upload_seconds:g} s; send a smaller file."
                 raise Refusal(408, "slow_upload", sentence) from None

@@ -23,6 +23,7 @@ from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.sampling import evenly_spaced
 from fixformer.data.clips.views import make_view_bytes, view_indices
 from fixformer.data.video import Limits, open_video
+from fixformer.data.video.containers import open_stream
 from fixformer.errors import InputError, UserError, explain
 from fixformer.evaluation.predictor import Classifier, load
 from fixformer.models.cost import count_params
@@ -128,13 +129,37 @@ def check_video(path: Path, name: str, settings: ServeSettings) -> dict[str, Any
                 raise Refusal(422, "too_long", f"{name}: {sentence}")
             info = decoder.info
     except UserError as error:
-        code = "unreadable"
-        if "(Limits.pixels)" in str(error):
-            code = "too_many_pixels"
-        elif "(Limits.frames)" in str(error):
-            code = "too_long"
-        raise Refusal(422, code, str(error).replace(str(path), name)) from None
+        raise _why(error, path, name, settings) from None
     return {"seconds": seconds, "frames": len(times), "width": info.width, "height": info.height, "fps": info.fps}
+
+
+def _why(error: UserError, path: Path, name: str, settings: ServeSettings) -> Refusal:
+    """What is wrong with a video that could not be opened within the limits."""
+    sentence = str(error).replace(str(path), name)
+    if "(Limits.frames)" in sentence:
+        return Refusal(422, "too_long", f"{name}: it has more than {settings.frames:,} frames; send a part of it.")
+    limit = f"the limit of {settings.megapixels:g} megapixels; send a smaller video."
+    if "(Limits.pixels)" in sentence:
+        return Refusal(422, "too_many_pixels", f"{name}: its pictures exceed {limit}")
+    if "cannot be opened as a video" in sentence:
+        reason = sentence.rpartition(": ")[2]
+        return Refusal(422, "unreadable", f"{name}: it is not a video, or a damaged one ({reason}); send another.")
+    # FFmpeg's decoders refuse a picture beyond the limit with words that do not say why
+    size = _declared_size(path)
+    if size is None or size[0] * size[1] > settings.pixels:
+        told = "may be damaged or" if size is None else f"have {size[0]} x {size[1]} pixels and"
+        return Refusal(422, "too_many_pixels", f"{name}: its pictures {told} exceed {limit}")
+    return Refusal(422, "unreadable", sentence)
+
+
+def _declared_size(path: Path) -> tuple[int, int] | None:
+    """Width and height as the headers have them, if these can be read within the usual limits of the decoder."""
+    try:
+        container, stream = open_stream(path, Limits(), threads=1, strict=False)
+    except UserError:
+        return None
+    with container:
+        return (stream.width, stream.height) if stream.width else None
 
 
 def predict(classifier: Classifier, path: Path, options: Options, send: Send) -> dict[str, Any]:

@@ -8,6 +8,12 @@ import { showTimeline } from "./timeline.js";
 const template = document.getElementById("card");
 const FRAMES = 16;
 
+// The card says which video it is about.
+function inWords(message, name) {
+  const text = message.startsWith(`${name}: `) ? message.slice(name.length + 2) : message;
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
 export class Card {
   constructor(blob, name) {
     this.blob = blob;
@@ -40,7 +46,7 @@ export class Card {
     try {
       return await send(path, this.blob, this.name, (text, share) => this.step(text, share), this.stopper.signal);
     } catch (error) {
-      problem.textContent = error.message;
+      problem.textContent = inWords(error.message, this.name);
       problem.hidden = false;
       return null;
     } finally {

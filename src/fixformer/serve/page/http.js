@@ -115,5 +115,5 @@ function capital(text) {
 }
 
 function sentence(text) {
-  return capital(text).replace(/[^.!?]$/, "$&.");
+  return text.replace(/[^.!?]$/, "$&.");
 }
