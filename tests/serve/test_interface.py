@@ -41,7 +41,9 @@ def test_the_page_loads_nothing_from_elsewhere_and_makes_no_html_of_text() -> No
     assert all(name.partition('"')[2].startswith("/") for name in names), names
     for name in Path(make_app.__code__.co_filename).with_name("page").iterdir():
         text = name.read_text(encoding="utf-8")
-        assert not any(word in text for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("))
+        assert not any(
+            word in text for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(")
+        )
         assert client().get("/" if name.name == "index.html" else f"/page/{name.name}").status_code == 200
 
 
@@ -107,7 +109,9 @@ def test_a_server_that_others_can_reach_always_has_a_token(
         (["--token-file", "absent"], ["absent", "No such file"]),
     ],
 )
-def test_wrong_settings_are_one_sentence(words: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_settings_are_one_sentence(
+    words: list[str], parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["serve", "run", *words])
     shown = capsys.readouterr().err
@@ -122,7 +126,9 @@ def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_a_wrong_checkpoint_ends_the_server_with_one_sentence(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_wrong_checkpoint_ends_the_server_with_one_sentence(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["serve", str(tmp_path / "nothing"), "--port", "0"])
     shown = capfd.readouterr().err.splitlines()

@@ -10,14 +10,17 @@ from fixformer.errors import InputError
 
 
 def jpeg_url(picture_HWC: np.ndarray) -> str:
-    """A picture of bytes as JPEG."""
+    return _url("jpeg", jpeg(picture_HWC))
+
+
+def jpeg(picture_HWC: np.ndarray) -> bytes:
+    """A file of one picture."""
     height, width = picture_HWC.shape[:2]
     codec = av.CodecContext.create("mjpeg", "w")
     codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, "yuvj444p", Fraction(1, 25)
     codec.options = {"qscale": "3", "flags": "+qscale", "global_quality": str(3 * 118)}  # FFmpeg counts 118ths
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture_HWC), format="rgb24").reformat(format="yuvj444p")
-    data = b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
-    return _url("jpeg", data)
+    return b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
 
 
 def png_url(data: bytes) -> str:

@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import torch
 from fixformer import __version__
 from fixformer.config.eval import parse_views
 from fixformer.data.clips.frames import open_frames
-from fixformer.data.clips.sampling import evenly_spaced
+from fixformer.data.clips.sampling import ShortVideoError, evenly_spaced
 from fixformer.data.clips.views import make_view_bytes, view_indices
 from fixformer.data.video import Limits, open_video
 from fixformer.data.video.containers import open_stream
@@ -29,7 +30,7 @@ from fixformer.evaluation.predictor import Classifier, load
 from fixformer.models.cost import count_params
 from fixformer.runtime.console import printable
 from fixformer.runtime.memory import virtual_memory
-from fixformer.serve.pictures import jpeg_url, png_url
+from fixformer.serve.pictures import jpeg, jpeg_url, png_url
 from fixformer.serve.refusal import Refusal
 from fixformer.serve.settings import ServeSettings
 
@@ -40,15 +41,16 @@ MOST_WINDOWS = 2000  # of a timeline: a finer stride than this is no use on a pa
 
 
 def load_classifier(settings: ServeSettings) -> Classifier:
-    """The model on the CPU, after its first pass, which takes longer than the others and is so made once.
+    """The model on the CPU, after a first prediction, so that what only the first one has to do is not done in each fork.
 
     With one thread: threads would not survive a fork.
     """
     torch.set_num_threads(1)
     classifier = load(settings.checkpoint or None, device="cpu")  # type: ignore[arg-type]
-    clip = classifier.info.config.clip
-    with torch.no_grad():
-        classifier.model(torch.zeros(1, 3, clip.frames, clip.size, clip.size))
+    picture = jpeg(np.zeros((64, 64, 3), np.uint8))
+    for views in ("1x1", None):
+        with suppress(ShortVideoError):  # a model may refuse a video of one frame
+            classifier.predict(picture, views=views)
     return classifier
 
 
