@@ -69,9 +69,8 @@ def main() -> None:
     write_json(arguments.out, result)
     times = result["milliseconds"]["good"]
     show(f"{REQUESTS} requests, {AT_ONCE} at a time: {result['right']} right, {len(result['wrong'])} wrong")
-    show(
-        f"good ones: p50 {times['p50']:.0f} ms, p95 {times['p95']:.0f} ms; {result['requests_per_second']:.1f} requests/s"
-    )
+    rate = result["requests_per_second"]
+    show(f"good ones: p50 {times['p50']:.0f} ms, p95 {times['p95']:.0f} ms; {rate:.1f} requests/s")
     show(f"left over: {result['left_over']}")
     if result["wrong"] or any(result["left_over"].values()):
         raise SystemExit(1)

@@ -34,9 +34,8 @@ def serve(*, token_file: str | None = None, **limits: Any) -> None:
         if (error.name or "").startswith("fixformer"):
             raise
         raise MissingExtra("serve", "serve") from None
-    token = find_token(settings, token_file)
     with _listen(settings) as listener:
-        app = make_app(settings, token)
+        app = make_app(settings, find_token(settings, token_file))
         config = uvicorn.Config(
             app,
             http=protocol(settings.header_seconds),

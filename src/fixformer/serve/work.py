@@ -41,7 +41,7 @@ MOST_WINDOWS = 2000  # of a timeline: a finer stride than this is no use on a pa
 
 
 def load_classifier(settings: ServeSettings) -> Classifier:
-    """The model on the CPU, after a first prediction, so that what only the first one has to do is not done in each fork.
+    """The model on the CPU, after first predictions: what only these have to do is then not done in every fork.
 
     With one thread: threads would not survive a fork.
     """
