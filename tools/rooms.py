@@ -49,7 +49,14 @@ ROOMS: dict[str, Room] = {
     "data/audit": _room("check a data set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/prepare": _room("re-encode,\nwrite shards", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
     "data/synthetic": _room("motions set", *_DATA_BASE, "data/video", "data/listing", "data/clips"),
-    "evaluation": _room("scores, metrics, report, predictor", "config", "runtime", "models", "data"),
+    "evaluation/timeline": _room("long videos", *_DATA_BASE, "data/video", "data/clips", "models", "models/layers"),
+    "evaluation/explain": _room(
+        "attention, occlusion", *_DATA_BASE, "ops", "data/video", "data/clips", "models", "models/attention"
+    ),
+    "evaluation": _room(
+        "scores, metrics, report, predictor",
+        *("config", "runtime", "models", "data", "evaluation/timeline", "evaluation/explain"),
+    ),
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
     "serve": _room("the page and its HTTP interface", "config", "runtime", "models", "data", "evaluation"),
@@ -65,6 +72,8 @@ _PLACES = {
     "bench": (770, 16, 170, 48),
     "training": (20, 84, 920, 48),
     "evaluation": (20, 152, 920, 48),
+    "evaluation/timeline": (640, 154, 144, 44),
+    "evaluation/explain": (790, 154, 144, 44),
     "data": (20, 220, 450, 236),
     "data/loading": (34, 252, 205, 56),
     "data/audit": (251, 252, 205, 56),

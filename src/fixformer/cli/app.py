@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Annotated, Any, Literal
 
 from fixformer import __version__
-from fixformer.cli import bench_verbs, data_verbs, serve_verb
+from fixformer.cli import bench_verbs, data_verbs, serve_verb, watch_verbs
 from fixformer.cli.arguments import (
     Checkpoint,
     DataSet,
@@ -287,6 +287,8 @@ def predict(
         raise SystemExit(1)
 
 
+commands.add("timeline")(watch_verbs.timeline)
+commands.add("explain")(watch_verbs.explain)
 commands.add("serve")(serve_verb.serve)
 commands.add("bench model")(bench_verbs.bench_model)
 commands.add("bench attention")(bench_verbs.bench_attention)

@@ -27,8 +27,12 @@ Layout = Annotated[str, "LAYOUT"]
 Model = Annotated[str, "MODEL"]
 Checkpoint = Annotated[str, "CHECKPOINT", _GIVEN]
 Videos = Annotated[tuple[str, ...], "VIDEO"]
+Video = Annotated[str, "VIDEO", _GIVEN]
 Views = Annotated[str, "CLIPSxCROPS"]
 Device = Annotated[str, "DEVICE"]
+Layers = Annotated[tuple[str, ...], "LAYER"]
+Checkpoints = Annotated[tuple[str, ...], "CHECKPOINT"]
+CellGrid = Annotated[str, "CELLS"]
 
 
 def _names_of_training() -> Iterable[str]:

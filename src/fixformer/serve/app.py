@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fixformer import __version__
 from fixformer.serve import answers
+from fixformer.serve.counters import Metrics
 from fixformer.serve.guard import Guard, refusal_response
-from fixformer.serve.metrics import Metrics
 from fixformer.serve.refusal import Refusal, not_ready
 from fixformer.serve.settings import ServeSettings
 from fixformer.serve.uploads import drain, received
@@ -59,7 +59,7 @@ _ABOUT = (
 TopK = Annotated[int, Query(ge=1, le=1000, description="how many guesses")]
 Views = Annotated[str | None, Query(pattern="^[1-9][0-9]?x[1-3]$", description="CLIPSxCROPS; by default the recipe's")]
 Frames = Annotated[int, Query(ge=0, le=64, description="how many of the frames that the model saw to return")]
-Seconds = Annotated[float | None, Query(gt=0, le=3600, allow_inf_nan=False)]
+Seconds = Annotated[float | None, Query(ge=0.05, le=3600, allow_inf_nan=False)]
 
 
 def make_app(settings: ServeSettings, token: str = "") -> FastAPI:

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fixformer.serve.metrics import Metrics
+from fixformer.serve.counters import Metrics
 from fixformer.serve.refusal import Refusal
 from fixformer.serve.settings import LOOPBACK, ServeSettings, is_loopback
 

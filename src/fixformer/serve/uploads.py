@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from fixformer.runtime.console import printable
 from fixformer.runtime.files import new_file
-from fixformer.serve.metrics import Metrics
+from fixformer.serve.counters import Metrics
 from fixformer.serve.refusal import Refusal
 from fixformer.serve.settings import ServeSettings
 

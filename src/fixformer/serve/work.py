@@ -30,14 +30,13 @@ from fixformer.evaluation.predictor import Classifier, load
 from fixformer.models.cost import count_params
 from fixformer.runtime.console import printable
 from fixformer.runtime.memory import virtual_memory
-from fixformer.serve.pictures import jpeg, jpeg_url, png_url
+from fixformer.serve.data_urls import jpeg, jpeg_url, png_url
 from fixformer.serve.refusal import Refusal
 from fixformer.serve.settings import ServeSettings
 
 Send = Callable[[dict[str, Any]], None]
 Options = dict[str, Any]
 TRACKS = 5  # classes whose probabilities over time are returned
-MOST_WINDOWS = 2000  # of a timeline: a finer stride than this is no use on a page, and costs a pass of the model each
 
 
 def load_classifier(settings: ServeSettings) -> Classifier:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config.schema import dump
+from fixformer.serve.counters import Metrics
 from fixformer.serve.messages import pack, read_message
-from fixformer.serve.metrics import Metrics
 from fixformer.serve.nursery import COMMAND
 from fixformer.serve.refusal import Refusal, not_ready
 from fixformer.serve.settings import ServeSettings
