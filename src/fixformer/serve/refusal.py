@@ -6,7 +6,7 @@ from fixformer.errors import Portable
 
 
 class Refusal(Portable):
-    """Raised where a request cannot be answered; `app` makes the response of it."""
+    """Raised where a request cannot be answered; `interface` makes the response of it."""
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -28,7 +28,7 @@ def serve(*, token_file: str | None = None, **limits: Any) -> None:
     try:
         import uvicorn
 
-        from fixformer.serve.app import make_app
+        from fixformer.serve.interface import make_app
         from fixformer.serve.patience import protocol
     except ImportError as error:
         if (error.name or "").startswith("fixformer"):

@@ -45,7 +45,7 @@ def load_classifier(settings: ServeSettings) -> Classifier:
     With one thread: threads would not survive a fork.
     """
     torch.set_num_threads(1)
-    classifier = load(settings.checkpoint or None, device="cpu")  # type: ignore[arg-type]
+    classifier = load(settings.checkpoint or None, device="cpu")
     picture = jpeg(np.zeros((64, 64, 3), np.uint8))
     for views in ("1x1", None):
         with suppress(ShortVideoError):  # a model may refuse a video of one frame
