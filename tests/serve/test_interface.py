@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 
 from fixformer.cli.app import main
 from fixformer.errors import UserError
-from fixformer.serve.interface import make_app
 from fixformer.serve.data_urls import png_url
+from fixformer.serve.interface import make_app
 from fixformer.serve.messages import pack, receive, send
 from fixformer.serve.server import find_token
 from fixformer.serve.settings import ServeSettings

@@ -9,7 +9,7 @@ from running_server import Running
 
 # A video that is no video fits the description, and is refused all the same.
 WORDS = ["--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage,fuzzing"]
-BOUNDS = ["--max-examples", "5", "--max-time", "25", "--generation-deterministic", "--no-color"]
+BOUNDS = ["--max-examples", "3", "--max-time", "20", "--generation-deterministic", "--no-color"]
 
 
 @pytest.mark.slow

@@ -1,9 +1,15 @@
 // The clip's frames with the heat over them: one slider for the time, one for the strength of the heat.
 
-import { element } from "./draw.js";
+import { element, percent } from "./draw.js";
+
+const MEANINGS = {
+  fixation: "Warm colours: a high fixation ratio γ; the attention keeps what is there. Cold colours: it lets go of it.",
+  "roll-out": "Warm colours: much attention ends there, followed through all layers. This model has no fixation.",
+  occlusion: "Warm colours: the answer suffers most when this place is covered. This model has no fixation.",
+};
 
 export function showExplanation(section, result) {
-  const { frames, layers, notes, heat_of: heatOf } = result;
+  const { frames, layers, notes, label, probability, heat_of: heatOf } = result;
   const still = element("img", { alt: "" });
   const heat = element("img", { alt: "" });
   const stage = element("div", { class: "stage" }, still, heat);
@@ -17,8 +23,10 @@ export function showExplanation(section, result) {
     heat.style.opacity = value / 100;
     return `${value} %`;
   });
-  const words = element("p", { class: "quiet" }, `Warm colours: ${heatOf}.`);
-  const side = element("div", {}, time, strength, words, ...notes.map((note) => element("p", { class: "quiet" }, note)));
+  const words = element("p", { class: "quiet" }, MEANINGS[heatOf] || `Warm colours: ${heatOf}.`);
+  const what = element("p", {}, element("strong", {}, label), ` (${percent(probability)}), in the clip's ${frames.length} frames`);
+  what.className = "explained";
+  const side = element("div", {}, what, time, strength, words, ...notes.map((note) => element("p", { class: "quiet" }, note)));
   section.replaceChildren(element("h4", {}, "Where it looked"), element("div", { class: "split" }, stage, side));
   if (layers.length) section.append(layerTable(layers));
 }
