@@ -1,9 +1,12 @@
 """The application without a process for its model: who is answered, with which headers, and what is refused at once."""
 
+import asyncio
 import socket
+import time
 from pathlib import Path
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from fixformer.cli.app import main
@@ -11,6 +14,7 @@ from fixformer.errors import UserError
 from fixformer.serve.data_urls import png_url
 from fixformer.serve.interface import make_app
 from fixformer.serve.messages import pack, receive, send
+from fixformer.serve.patience import protocol
 from fixformer.serve.server import find_token
 from fixformer.serve.settings import ServeSettings
 from fixformer.serve.uploads import shown_name
@@ -59,6 +63,10 @@ def test_further_names_can_be_allowed() -> None:
     assert allowed.get("/health", headers={"Host": "video.example"}).status_code == 200
     assert allowed.get("/health", headers={"Host": "[::1]:8000"}).status_code == 200
     assert allowed.get("/health", headers={"Host": "other.example"}).status_code == 421
+    public = client(TOKEN, host="0.0.0.0")
+    assert public.get("/health", headers={"Host": "any.example"}).status_code == 200
+    named = client(TOKEN, host="0.0.0.0", allow_hosts=("video.example",))
+    assert named.get("/health", headers={"Host": "any.example"}).status_code == 421
 
 
 def test_pages_of_other_sites_are_not_answered() -> None:
@@ -164,6 +172,35 @@ def test_messages_arrive_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("fixformer.serve.messages.MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="bytes"):
         pack({"text": "x" * 1000})
+
+
+def test_a_client_that_does_not_read_is_dropped() -> None:
+    """It asks for the page again and again, and takes none of the answers."""
+
+    async def talk() -> bool:
+        config = uvicorn.Config(make_app(ServeSettings()), http=protocol(0.3), lifespan="off", log_level="critical")
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            peer.connect(listener.getsockname())
+            peer.setblocking(False)
+            request = b"GET /page/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            is_dropped = False
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                try:
+                    await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(peer, request * 200), 0.05)
+                except TimeoutError:
+                    continue  # the server does not read more requests before its answers are read
+                except (ConnectionResetError, BrokenPipeError):
+                    is_dropped = True
+                    break
+            server.should_exit = True
+            await serving
+        return is_dropped
+
+    assert asyncio.run(talk())
 
 
 def test_an_overlay_must_be_a_picture() -> None:

@@ -1,11 +1,12 @@
 """The page in a real browser: what a person sees after each thing they may do."""
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 from running_server import Running
 
 pytestmark = pytest.mark.slow
@@ -31,13 +32,18 @@ def page(browser: Browser, server: Running) -> Iterator[Page]:
 
 def _opened(page: Page, server: Running) -> Iterator[Page]:
     complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: complaints.append(message.text) if _is_complaint(message) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(server.address)
     expect(page.locator("#model")).to_contain_text("12 classes", timeout=PATIENCE)
     yield page
     assert not complaints
     page.close()
+
+
+def _is_complaint(message: ConsoleMessage) -> bool:
+    """The browser also reports every answer that is not 200, which the page tells in its own words."""
+    return message.type == "error" and "the server responded with a status of" not in message.text
 
 
 @pytest.fixture
@@ -98,6 +104,38 @@ def test_what_goes_wrong_is_said_in_words(page: Page, tmp_path: Path) -> None:
     expect(large).to_have_text("It has 3 MB; this server takes up to 2 MB.")
 
 
+def test_a_busy_server_a_token_and_a_dropped_file(page: Page, clip: bytes) -> None:
+    """The server is played by the test until it lets the request through."""
+    seen: list[str | None] = []
+
+    def play(route: Route) -> None:
+        seen.append(route.request.headers.get("authorization"))
+        answers = {1: (429, "busy"), 2: (401, "token")}
+        if len(seen) not in answers:
+            route.continue_()
+            return
+        status, code = answers[len(seen)]
+        body = json.dumps({"error": {"code": code, "message": f"{code}."}})
+        route.fulfill(status=status, body=body, headers={"Retry-After": "1"} if status == 429 else {})
+
+    page.route("**/v1/predict*", play)
+    dropped = page.evaluate_handle(
+        """(text) => {
+            const transfer = new DataTransfer();
+            const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+            transfer.items.add(new File([bytes], "dropped.webm", { type: "video/webm" }));
+            return transfer;
+        }""",
+        base64.b64encode(clip).decode(),
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".card .step")).to_contain_text("busy", timeout=PATIENCE)
+    page.get_by_label("Token", exact=True).fill("a-long-enough-token")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".card .bars li")).to_have_count(5, timeout=PATIENCE)
+    assert seen == [None, None, "Bearer a-long-enough-token"]
+
+
 def test_camera(page: Page, server: Running) -> None:
     """Live answers with their lag; then a recording, which becomes a card."""
     page.get_by_role("button", name="Live camera").click()
@@ -150,6 +188,6 @@ def test_by_keyboard_and_for_a_screen_reader(page: Page, files: list[Path]) -> N
             .map((one) => one.outerHTML)"""
     )
     assert unnamed == []
-    live = page.locator("[aria-live=polite], [role=alert]")
-    assert live.count() >= 4
+    regions = page.locator("[aria-live=polite], [role=alert]")
+    assert regions.count() >= 4
     assert page.locator("h1").count() == 1

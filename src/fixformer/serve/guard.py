@@ -35,9 +35,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, token: str, metrics: Metrics, paths: set[str]) -> None:
         self._app, self._token, self._metrics, self._paths = app, token, metrics, paths
-        loopback = LOOPBACK if is_loopback(settings.host) else ()
-        # bound to every address, the server cannot know its names; it then needs a token
-        self._hosts = {*loopback, *settings.allow_hosts} if loopback else None
+        # bound to other addresses, the server does not know its names unless it is told; it then has a token
+        knows_names = is_loopback(settings.host) or settings.allow_hosts
+        self._hosts = {*LOOPBACK, settings.host, *settings.allow_hosts} if knows_names else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -126,7 +126,7 @@ async def _work(request: Request, task: str, options: dict[str, Any]) -> Respons
             return refusal_response(refusal)
         job = Job(task, path, name, options)
         if NDJSON in request.headers.get("accept", ""):
-            return _StepsResponse(_steps(state.workshop, job), stack.pop_all())
+            return _StepsResponse(state.workshop, job, stack.pop_all())
         try:
             return JSONResponse(await _unless_gone(request, state.workshop, job))
         except Refusal as refusal:
@@ -155,34 +155,37 @@ async def _until_gone(request: Request) -> None:
 
 
 class _StepsResponse(StreamingResponse):
-    """Lines of JSON as they come. `stack` holds the upload and the place until the client has all or is gone."""
+    """The steps of a job, each as a line of JSON. A client that is gone stops the work.
 
-    def __init__(self, steps: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
-        super().__init__(steps, media_type=NDJSON, headers={"X-Accel-Buffering": "no"})  # nginx must not collect them
-        self._stack = stack
+    `held`, the upload and the place, is given back when the work ends, however slowly the client reads.
+    """
+
+    def __init__(self, workshop: Workshop, job: Job, held: AsyncExitStack) -> None:
+        super().__init__(self._lines(), media_type=NDJSON, headers={"X-Accel-Buffering": "no"})  # for nginx
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._work = asyncio.create_task(self._do(workshop, job, held))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._stack:
+        try:
             await super().__call__(scope, receive, send)
+        finally:
+            self._work.cancel()
 
+    async def _do(self, workshop: Workshop, job: Job, held: AsyncExitStack) -> None:
+        put = self._messages.put_nowait
+        last: dict[str, Any] = {}
+        async with held:
+            try:
+                last = {"result": await workshop.run(job, lambda progress: put({"progress": progress}))}
+            except Refusal as refusal:
+                last = {**refusal.to_json(), "status": refusal.status}
+        put(last)
 
-async def _steps(workshop: Workshop, job: Job) -> AsyncIterator[bytes]:
-    """The steps of a job, each as a line of JSON. Whoever stops reading them stops the work."""
-    waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    work = asyncio.create_task(workshop.run(job, lambda progress: waiting.put_nowait({"progress": progress})))
-    work.add_done_callback(lambda task: waiting.put_nowait({}))  # wakes the loop below
-    try:
-        while message := await waiting.get():
-            yield _line(message)
-        yield _line({"result": work.result()})
-    except Refusal as refusal:
-        yield _line({**refusal.to_json(), "status": refusal.status})
-    finally:
-        work.cancel()
-
-
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"
+    async def _lines(self) -> AsyncIterator[bytes]:
+        message: dict[str, Any] = {"progress": {}}
+        while "progress" in message:
+            message = await self._messages.get()
+            yield json.dumps(message).encode() + b"\n"
 
 
 def _add_state(app: FastAPI) -> None:

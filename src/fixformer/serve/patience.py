@@ -1,4 +1,7 @@
-"""HTTP connections that close if the headers of a request do not arrive in time, which uvicorn's wait for for ever."""
+"""HTTP connections that close if a client keeps them waiting: with its headers, or with reading what it asked for.
+
+uvicorn waits for both for ever.
+"""
 
 import asyncio
 from typing import Any
@@ -12,33 +15,55 @@ def protocol(seconds: float) -> type[asyncio.Protocol]:
     class Patient(H11Protocol):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self._deadline: asyncio.TimerHandle | None = None
+            self._headers = _Timer(self.loop, seconds, self._without_request)
+            self._reader = _Timer(self.loop, seconds, self._without_reader)
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._start()
+            self._headers.start()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
-                self._stop()
-            elif self._deadline is None:
-                self._start()
+                self._headers.stop()
+            else:
+                self._headers.start()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._reader.start()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._reader.stop()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
+            self._headers.stop()
+            self._reader.stop()
             super().connection_lost(exc)
 
-        def _start(self) -> None:
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _stop(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
+        def _without_request(self) -> None:
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
 
+        def _without_reader(self) -> None:
+            self.transport.abort()  # to close it would wait for the reader, too
+
     return Patient
+
+
+class _Timer:
+    """Calls a function if it is not stopped in time; starting it again does not give more time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, call: Any) -> None:
+        self._loop, self._seconds, self._call = loop, seconds, call
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        if self._handle is None:
+            self._handle = self._loop.call_later(self._seconds, self._call)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

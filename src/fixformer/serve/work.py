@@ -209,7 +209,10 @@ def timeline(classifier: Classifier, path: Path, options: Options, send: Send) -
 
 def explanation(classifier: Classifier, path: Path, options: Options, send: Send) -> dict[str, Any]:
     """What `Classifier.explain` says: frames, the heat over them, and how concentrated every attention is."""
-    found = classifier.explain(path, progress=_Progress(send, "looking at the attention"))
+    send({"progress": {"done": 0, "total": 1, "what": "looking at the attention"}})
+    found = classifier.explain(path, occlusion=None)
+    if not found.heats:  # a model without attention of our kind; the occlusion takes a pass for each of its cells
+        found = classifier.explain(path, progress=_Progress(send, "covering one place after the other"))
     send({"progress": {"done": 1, "total": 1, "what": "drawing"}})
     frames = [
         {"image": jpeg_url(frame_HWC), "overlay": png_url(overlay)}
