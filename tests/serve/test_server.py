@@ -37,7 +37,7 @@ def test_the_answer_is_that_of_python(server: Running, checkpoint: Path, clip: b
     expected = load(checkpoint).predict(clip, top_k=3)
     raw = {"Content-Type": "video/webm"}
     with server.client() as client:
-        first = client.post("/v1/predict?top_k=3&frames=3", files=form(clip)).json()
+        first = client.post("/v1/predict?top_k=3&frames=3&scores=true", files=form(clip)).json()
         second = client.post("/v1/predict?top_k=3", content=clip, headers=raw).json()
         steps = client.post("/v1/predict?top_k=3", files=form(clip), headers={"Accept": "application/x-ndjson"})
     lines = [json.loads(line) for line in steps.text.splitlines()]
@@ -50,6 +50,7 @@ def test_the_answer_is_that_of_python(server: Running, checkpoint: Path, clip: b
         assert answer["views"] == expected.views
         assert answer["video"] == {**answer["video"], "frames": 48, "width": 160, "height": 120, "fps": 24}
         assert answer["video"]["seconds"] == pytest.approx(2, abs=0.01)
+    assert first["scores"] == pytest.approx(expected.scores_K.tolist(), abs=1e-4)
     assert first["file"] == "clip.webm"
     assert [frame["image"][:23] for frame in first["frames"]] == ["data:image/jpeg;base64,"] * 3
 

@@ -46,7 +46,7 @@ def test_memory_is_limited(classifier: Classifier, tmp_path: Path) -> None:
     path = tmp_path / "video"
     large = np.zeros((3, 2800, 2800, 3), np.uint8)
     path.write_bytes(encode(large, codec="mjpeg", container="avi", pixel_format="yuvj420p"))
-    options = {"top_k": 1, "views": None, "frames": 0}
+    options = {"top_k": 1, "views": None, "frames": 0, "scores": False}
     job = {"task": "predict", "path": str(path), "name": "clip.avi", "options": options}
 
     def answer(memory_gb: float) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class PredictAnswer(BaseModel):
     views: str
     top: list[Guess]
     frames: list[Frame] = []
+    scores: list[float] | None = Field(None, description="of all classes, in the order of the labels")
 
 
 class Segment(BaseModel):

@@ -59,6 +59,7 @@ _ABOUT = (
 TopK = Annotated[int, Query(ge=1, le=1000, description="how many guesses")]
 Views = Annotated[str | None, Query(pattern="^[1-9][0-9]?x[1-3]$", description="CLIPSxCROPS; by default the recipe's")]
 Frames = Annotated[int, Query(ge=0, le=64, description="how many of the frames that the model saw to return")]
+Scores = Annotated[bool, Query(description="also the combined scores (logits) of all classes, in their order")]
 Seconds = Annotated[float | None, Query(ge=0.05, le=3600, allow_inf_nan=False)]
 
 
@@ -100,8 +101,10 @@ def _add_work(app: FastAPI) -> None:
     shared: dict[str, Any] = {"openapi_extra": _BODY, "responses": _ERRORS, "description": _ABOUT, "tags": ["videos"]}
 
     @app.post("/v1/predict", response_model=answers.PredictAnswer, summary="Classify a video", **shared)
-    async def predict(request: Request, top_k: TopK = 5, views: Views = None, frames: Frames = 0) -> Response:
-        return await _work(request, "predict", {"top_k": top_k, "views": views, "frames": frames})
+    async def predict(
+        request: Request, top_k: TopK = 5, views: Views = None, frames: Frames = 0, scores: Scores = False
+    ) -> Response:
+        return await _work(request, "predict", {"top_k": top_k, "views": views, "frames": frames, "scores": scores})
 
     @app.post("/v1/timeline", response_model=answers.TimelineAnswer, summary="What happens when", **shared)
     async def timeline(request: Request, window: Seconds = None, stride: Seconds = None) -> Response:

@@ -168,6 +168,8 @@ def predict(classifier: Classifier, path: Path, options: Options, send: Send) ->
     send({"progress": {"done": 0, "total": 2 if options["frames"] else 1, "what": "classifying"}})
     found = classifier.predict(path, top_k=options["top_k"], views=options["views"])
     result = {"views": found.views, "top": found.to_json()["top"]}
+    if options["scores"]:
+        result["scores"] = found.scores_K.tolist()
     if not options["frames"]:
         return result
     send({"progress": {"done": 1, "total": 2, "what": "drawing the frames"}})
