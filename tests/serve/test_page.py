@@ -9,6 +9,8 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 from running_server import Running
 
+from videos import encode, moving_square
+
 pytestmark = pytest.mark.slow
 FAKE_CAMERA = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 PATIENCE = 30_000  # milliseconds, for a machine with other things to do
@@ -102,6 +104,17 @@ def test_what_goes_wrong_is_said_in_words(page: Page, tmp_path: Path) -> None:
     expect(notes).to_contain_text("not a video", timeout=PATIENCE)
     large = page.locator(".card", has_text="large.mp4").get_by_role("alert")
     expect(large).to_have_text("It has 3 MB; this server takes up to 2 MB.")
+
+
+def test_a_format_that_the_browser_cannot_play_is_shown_by_its_frames(page: Page, tmp_path: Path) -> None:
+    frames = moving_square(24, 120, 160)
+    (tmp_path / "old.avi").write_bytes(encode(frames, codec="mjpeg", container="avi", pixel_format="yuvj420p"))
+    page.set_input_files("#file", tmp_path / "old.avi")
+    still = page.get_by_role("img", name="a frame of old.avi")
+    expect(still).to_be_visible(timeout=PATIENCE)
+    first = still.get_attribute("src")
+    page.get_by_role("button", name="Go to the frame at").last.click()
+    assert still.get_attribute("src") != first
 
 
 def test_a_busy_server_a_token_and_a_dropped_file(page: Page, clip: bytes) -> None:

@@ -279,6 +279,7 @@ def test_queue_time_limit_and_end(checkpoint: Path, clip: bytes, tmp_path: Path)
         os.kill(nursery, signal.SIGKILL)
         wait_until(lambda: client.get("/ready").status_code == 503, "the loss to be noticed")
         assert ask().status_code == 503
+        assert "started again" in server.log.read_text()
         wait_until(lambda: client.get("/ready").status_code == 200, "the model to be loaded again")
 
         # SIGTERM lets a request finish

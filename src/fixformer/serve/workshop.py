@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fixformer.config.schema import dump
+from fixformer.runtime.console import note
 from fixformer.serve.counters import Metrics
 from fixformer.serve.messages import pack, read_message
 from fixformer.serve.nursery import COMMAND
@@ -199,7 +200,9 @@ class Workshop:
                 ours.close()
                 self._drop_idle()
                 await asyncio.to_thread(_wait, process)
-            await asyncio.sleep(RESTART_SECONDS)
+            if self.failure is None:
+                note("the process with the model has ended, perhaps for want of memory; it is started again")
+                await asyncio.sleep(RESTART_SECONDS)
 
     def _drop_idle(self) -> None:
         for task in self._idle:
