@@ -118,22 +118,19 @@ def _add_work(app: FastAPI) -> None:
 async def _work(request: Request, task: str, options: dict[str, Any]) -> Response:
     """Receive the video, do the work, answer: at once, or step by step."""
     state = request.app.state
-    async with AsyncExitStack() as stack:
-        try:
+    try:
+        async with AsyncExitStack() as stack:
             await stack.enter_async_context(state.workshop.place())
             upload = received(request, state.uploads, state.settings, state.metrics)
             path, name = await stack.enter_async_context(upload)
-        except Refusal as refusal:
-            if refusal.status not in (408, 499):
-                await drain(request)
-            return refusal_response(refusal)
-        job = Job(task, path, name, options)
-        if NDJSON in request.headers.get("accept", ""):
-            return _StepsResponse(state.workshop, job, stack.pop_all())
-        try:
+            job = Job(task, path, name, options)
+            if NDJSON in request.headers.get("accept", ""):
+                return _StepsResponse(state.workshop, job, stack.pop_all())
             return JSONResponse(await _unless_gone(request, state.workshop, job))
-        except Refusal as refusal:
-            return refusal_response(refusal)
+    except Refusal as refusal:
+        if refusal.status not in (408, 499):
+            await drain(request)
+        return refusal_response(refusal)
 
 
 async def _unless_gone(request: Request, workshop: Workshop, job: Job) -> dict[str, Any]:
@@ -176,13 +173,14 @@ class _StepsResponse(StreamingResponse):
 
     async def _do(self, workshop: Workshop, job: Job, held: AsyncExitStack) -> None:
         put = self._messages.put_nowait
-        last: dict[str, Any] = {}
-        async with held:
-            try:
+        last = Refusal(500, "bug", "this is a bug of fixformer; the server's log has the details.").to_json()
+        try:
+            async with held:
                 last = {"result": await workshop.run(job, lambda progress: put({"progress": progress}))}
-            except Refusal as refusal:
-                last = {**refusal.to_json(), "status": refusal.status}
-        put(last)
+        except Refusal as refusal:
+            last = {**refusal.to_json(), "status": refusal.status}
+        finally:
+            put(last)
 
     async def _lines(self) -> AsyncIterator[bytes]:
         message: dict[str, Any] = {"progress": {}}
