@@ -240,7 +240,7 @@ def test_metrics_count(server: Running, clip: bytes) -> None:
 
 def test_queue_time_limit_and_end(checkpoint: Path, clip: bytes, tmp_path: Path) -> None:
     """Requests whose processes are suspended, so that all of this is certain to happen in this order."""
-    limits = ("--concurrent", "1", "--queue", "1", "--queue-seconds", "1.5", "--seconds", "3")
+    limits = ("--concurrent", "1", "--queue", "1", "--queue-seconds", "3", "--seconds", "5")
     with (
         running(checkpoint, tmp_path / "home", *limits) as server,
         ThreadPoolExecutor(4) as pool,
