@@ -17,6 +17,8 @@ torch.set_num_threads(1)  # the suite runs on several workers
 
 SHARED = Path(os.environ.get("FIXFORMER_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 SHARED_PARTS = ("data/videos", "data/annotations", "data/lsa64/index.csv", "paper.tex")
+CHROMIUM = "/usr/bin/chromium"  # Debian's; `make test` installs it where it can
+NO_CHROMIUM = f"no browser at {CHROMIUM}"
 NO_SHARED = f"no shared test data at {SHARED}"
 
 
@@ -24,6 +26,15 @@ def pytest_configure() -> None:
     missing = [name for name in SHARED_PARTS if not (SHARED / name).exists()]
     if os.environ.get("FIXFORMER_REQUIRE_SHARED") == "1" and missing:
         raise pytest.UsageError(f"{NO_SHARED} ({missing[0]} is missing), and FIXFORMER_REQUIRE_SHARED=1 is set")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a browser; a test that asks for it is skipped where it is missing, and fails in our CI."""
+    if not Path(CHROMIUM).exists():
+        assert os.environ.get("FIXFORMER_REQUIRE_SHARED") != "1", NO_CHROMIUM
+        pytest.skip(NO_CHROMIUM)
+    return CHROMIUM
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +76,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for all tests that did not run for lack of foreign data."""
+    """One line for all tests that did not run for lack of foreign data, and one for those of the page."""
+    without_browser = [one for one in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(one.longrepr)]
+    if without_browser:
+        terminalreporter.write_line(f"{len(without_browser)} tests of the page skipped: {NO_CHROMIUM}.")
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_SHARED in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, BufferedWriter, TextIOWrapper
 from pathlib import Path
 from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import Any, Literal, TypeVar, overload
@@ -67,6 +67,14 @@ def _require_regular_mode(mode: int, path: str | Path) -> None:
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, f"it is {kind}, not a regular file", str(path))
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BufferedWriter]:
+    """A new file for bytes that nobody else may read; not atomic: for what is deleted again. Never follows a link."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:
+        yield file
 
 
 def read_text(path: str | Path, encoding: str = "utf-8", errors: str = "strict") -> str:

@@ -27,6 +27,11 @@ def resident_memory() -> int:
     return _status("VmRSS")
 
 
+def virtual_memory() -> int:
+    """Bytes of addresses now, which is what `resource.RLIMIT_AS` limits."""
+    return _status("VmSize")
+
+
 def reset_peak_memory() -> int:
     """Return free memory to the system and reset the peak; gives the resident bytes."""
     gc.collect()
@@ -48,7 +53,7 @@ def free_memory() -> int | None:
         found.append(int(CONTAINER_LIMIT.read_text()) - resident_memory())
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        found.append(limit - _status("VmSize"))
+        found.append(limit - virtual_memory())
     return max(0, min(found)) if found else None
 
 
