@@ -1,12 +1,14 @@
 """One preprocessing: the same real clips give the same logits by every way there is to ask a model."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from starlette.testclient import TestClient
 
 from fixformer.cli.app import main
 from fixformer.config import DataConfig, EvalConfig
@@ -15,6 +17,8 @@ from fixformer.evaluation.predictor import load
 from fixformer.evaluation.scoring import score_split
 from fixformer.export.onnx_predict import load_onnx
 from fixformer.models.checkpoint import load_model
+from fixformer.serve.interface import make_app
+from fixformer.serve.settings import ServeSettings
 from tiny_exports import LABELS, Exports, exports
 from videos import encode, textured
 
@@ -75,7 +79,24 @@ def log_shares(rows: list[list[dict[str, float]]], name: str) -> np.ndarray:
     return np.log([[share[label] for label in LABELS] for share in shares])
 
 
-# One more way is one more row: the HTTP server, for instance.
+def by_http(made: Exports, files: list[Path], capsys: pytest.CaptureFixture[str]) -> np.ndarray:
+    settings = ServeSettings(checkpoint=str(made.checkpoint))
+    with TestClient(make_app(settings), base_url="http://localhost") as client:
+        wait_until_ready(client)
+        asked = {"views": "1x1", "scores": "true"}
+        answers = [client.post("/v1/predict", params=asked, content=file.read_bytes()) for file in files]
+    assert [answer.status_code for answer in answers] == [200] * len(files), answers[0].text
+    return np.array([answer.json()["scores"] for answer in answers])
+
+
+def wait_until_ready(client: TestClient) -> None:
+    deadline = time.monotonic() + 120
+    while client.get("/ready").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+# One more way is one more row.
 WAYS: dict[str, Way] = {
     "eval": by_eval,
     "python": by_python,
@@ -83,6 +104,7 @@ WAYS: dict[str, Way] = {
     "onnx": by_onnx,
     "command line, onnx": lambda made, files, capsys: by_command(made.onnx, files, capsys),
     "hugging face pipeline": by_pipeline,
+    "http": by_http,
 }
 
 
