@@ -29,11 +29,6 @@ def _chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def write_png(path: Path, picture_HWC: np.ndarray) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(encode_png(picture_HWC))
-
-
 def write_mp4(path: Path, frames_THWC: np.ndarray, fps: int) -> None:
     """A silent H.264 file."""
     import av
