@@ -135,7 +135,7 @@ def test_prepare_claims_no_directory_for_wrong_arguments(
         *((bench_attention, {name: value}) for name, value in [("sides", ()), ("rounds", 0), ("seconds", -1)]),
         *((bench_chunked, {name: value}) for name, value in [("cases", ()), ("rounds", 0), ("threads", 2.5)]),
         *((bench_data, {name: value}) for name, value in [("rounds", 0), ("decodes", -1), ("loader_seconds", -1)]),
-        *((bench_train, {name: value}) for name, value in [("clips", ("16",)), ("batch", 0), ("rounds", 0)]),
+        *((bench_train, {name: value}) for name, value in [("clips", ()), ("batch", 0), ("rounds", 0)]),
         *((fixformer.train, {"recipe": "demo", "data": "x", name: "yes"}) for name in ("resume", "fork", "shard")),
     ],
 )  # fmt: skip
