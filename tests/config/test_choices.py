@@ -32,6 +32,8 @@ UNCHECKED = {
     "runtime/files.py::open_file": "to open",
     # ops imports no schema; the last test here
     "ops/linear_attention.py::linear_attention": "checks it itself",
+    "ops/linear_attention.py::linear_attention_gradients": "from linear_attention",
+    "ops/linear_attention.py::resolve_product_order": "to linear_attention",
     "ops/performer.py::orthogonal_projection": "checks it itself",
 }
 

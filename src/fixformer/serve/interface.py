@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fixformer import __version__
-from fixformer.serve import answers
+from fixformer.serve import responses
 from fixformer.serve.counters import Metrics
 from fixformer.serve.guard import Guard, refusal_response
 from fixformer.serve.refusal import Refusal, not_ready
@@ -29,18 +29,18 @@ from fixformer.serve.workshop import Job, Workshop
 NDJSON = "application/x-ndjson"
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": answers.Error, "description": "no file, or a damaged form"},
-    401: {"model": answers.Error, "description": "the token is missing or wrong"},
-    403: {"model": answers.Error, "description": "a request from a page of another site"},
-    408: {"model": answers.Error, "description": "the upload took too long"},
-    413: {"model": answers.Error, "description": "the upload is too large"},
-    415: {"model": answers.Error, "description": "neither a video nor a form"},
-    421: {"model": answers.Error, "description": "a name by which this server is not known"},
-    422: {"model": answers.Error, "description": "not a video, one beyond a limit, or a wrong parameter"},
-    429: {"model": answers.Error, "description": "too many requests wait; Retry-After says for how long"},
-    500: {"model": answers.Error, "description": "a bug"},
-    503: {"model": answers.Error, "description": "not ready; Retry-After says for how long"},
-    504: {"model": answers.Error, "description": "it took too long and was stopped"},
+    400: {"model": responses.Error, "description": "no file, or a damaged form"},
+    401: {"model": responses.Error, "description": "the token is missing or wrong"},
+    403: {"model": responses.Error, "description": "a request from a page of another site"},
+    408: {"model": responses.Error, "description": "the upload took too long"},
+    413: {"model": responses.Error, "description": "the upload is too large"},
+    415: {"model": responses.Error, "description": "neither a video nor a form"},
+    421: {"model": responses.Error, "description": "a name by which this server is not known"},
+    422: {"model": responses.Error, "description": "not a video, one beyond a limit, or a wrong parameter"},
+    429: {"model": responses.Error, "description": "too many requests wait; Retry-After says for how long"},
+    500: {"model": responses.Error, "description": "a bug"},
+    503: {"model": responses.Error, "description": "not ready; Retry-After says for how long"},
+    504: {"model": responses.Error, "description": "it took too long and was stopped"},
 }
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _FIELDS = {"properties": {"file": _BINARY["schema"]}, "required": ["file"], "additionalProperties": False}
@@ -100,17 +100,17 @@ def make_app(settings: ServeSettings, token: str = "") -> FastAPI:
 def _add_work(app: FastAPI) -> None:
     shared: dict[str, Any] = {"openapi_extra": _BODY, "responses": _ERRORS, "description": _ABOUT, "tags": ["videos"]}
 
-    @app.post("/v1/predict", response_model=answers.PredictAnswer, summary="Classify a video", **shared)
+    @app.post("/v1/predict", response_model=responses.PredictAnswer, summary="Classify a video", **shared)
     async def predict(
         request: Request, top_k: TopK = 5, views: Views = None, frames: Frames = 0, scores: Scores = False
     ) -> Response:
         return await _work(request, "predict", {"top_k": top_k, "views": views, "frames": frames, "scores": scores})
 
-    @app.post("/v1/timeline", response_model=answers.TimelineAnswer, summary="What happens when", **shared)
+    @app.post("/v1/timeline", response_model=responses.TimelineAnswer, summary="What happens when", **shared)
     async def timeline(request: Request, window: Seconds = None, stride: Seconds = None) -> Response:
         return await _work(request, "timeline", {"window": window, "stride": stride})
 
-    @app.post("/v1/explain", response_model=answers.ExplainAnswer, summary="Where the model looked", **shared)
+    @app.post("/v1/explain", response_model=responses.ExplainAnswer, summary="Where the model looked", **shared)
     async def explain(request: Request) -> Response:
         return await _work(request, "explain", {})
 
@@ -192,7 +192,7 @@ class _StepsResponse(StreamingResponse):
 def _add_state(app: FastAPI) -> None:
     settings: ServeSettings = app.state.settings
 
-    @app.get("/v1/model", response_model=answers.ModelAnswer, responses=_some(401, 403, 421, 503), tags=["server"])
+    @app.get("/v1/model", response_model=responses.ModelAnswer, responses=_some(401, 403, 421, 503), tags=["server"])
     async def model() -> Response:
         """The model, its labels, and the limits of this server."""
         if app.state.workshop.model is None:
@@ -201,12 +201,12 @@ def _add_state(app: FastAPI) -> None:
         limits = {name: getattr(settings, name) for name in names}
         return JSONResponse({**app.state.workshop.model, "limits": limits})
 
-    @app.get("/health", response_model=answers.Status, responses=_some(403, 421), tags=["server"])
+    @app.get("/health", response_model=responses.Status, responses=_some(403, 421), tags=["server"])
     async def health() -> Response:
         """Whether the server runs."""
         return JSONResponse({"status": "ok"})
 
-    @app.get("/ready", response_model=answers.Status, responses=_some(403, 421, 503), tags=["server"])
+    @app.get("/ready", response_model=responses.Status, responses=_some(403, 421, 503), tags=["server"])
     async def ready() -> Response:
         """Whether the model is loaded."""
         return refusal_response(not_ready()) if app.state.workshop.model is None else JSONResponse({"status": "ready"})
