@@ -34,9 +34,7 @@ def test_plain_and_chunked_side_by_side(tmp_path: Path, capsys: pytest.CaptureFi
 def test_chunks_are_forced_at_any_size(chunked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "SMALLEST_BYTES", fused.SMALLEST_BYTES)  # the worker changes it
     calls = []
-    monkeypatch.setattr(
-        "fixformer.models.video_transformer.run_in_chunks", lambda blocks, x: calls.append(x.shape) or x
-    )
+    monkeypatch.setattr("fixformer.models.video_transformer.run_in_place", lambda blocks, x: calls.append(x.shape) or x)
     measure(ModelSpeedJob("fixformer_tiny", 1, 32, {"depth": 1}, threads=1, repeats=1, chunked=chunked))
     assert bool(calls) == chunked
 
