@@ -30,9 +30,10 @@ class Learner:
         if isinstance(stem := stem_of(model), Lite0Stem):
             stem.features.freeze(config.optim.stem_frozen)
         self.model.set_grad_checkpointing(config.run.checkpointing)
-        self.optimiser = build_optimiser(self.model, config.optim)
         self.is_frozen = False
+        # before the optimiser, because sharding replaces the parameters
         self.forward = _distribute(self.model, self.model, config.run, world)
+        self.optimiser = build_optimiser(self.model, config.optim)
         self.ema = None if config.ema is None else Ema(self.model, config.ema)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.run.precision == "fp16")
 
