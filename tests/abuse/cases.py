@@ -104,7 +104,15 @@ def make_case(number: int, site: Path) -> Case:
         case.writable += [
             value for value in ast.literal_eval(case.call[1]).values() if isinstance(value, str) and value
         ]
+    case.writable += [parent for place in case.writable for parent in _new_parents(site, place)]
     return case
+
+
+def _new_parents(site: Path, place: str) -> list[str]:
+    """The directories that are made on the way to a place which is in the site and several levels deep."""
+    if os.path.isabs(place) or ".." in Path(place).parts:
+        return []
+    return [str(parent) for parent in Path(place).parents if not os.path.lexists(site / parent)]
 
 
 def _places_to_write(words: list[str]) -> list[str]:

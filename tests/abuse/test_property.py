@@ -9,7 +9,7 @@ import pytest
 from campaign import Campaign, describe
 from playground import build
 
-CASES, PART = 200, 25
+CASES, PART = 100, 25
 
 
 @pytest.fixture(scope="session")

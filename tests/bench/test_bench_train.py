@@ -67,7 +67,7 @@ def test_impossible_sizes_are_refused_in_one_sentence() -> None:
         bench_train("fixformer_tiny", batch=0)
     with pytest.raises(UserError, match="FRAMESxSIZE"):
         bench_train("fixformer_tiny", clips=["16"])
-    with pytest.raises(UserError, match="slowfast_r50 has no softmax twin"):
-        bench_train("slowfast_r50")
+    with pytest.raises(UserError, match="slowfast_r50_8x8 has no softmax twin"):
+        bench_train("slowfast_r50_8x8")
     with pytest.raises(UserError, match="fixformer_tiny at 2x1"):
         bench_train("fixformer_tiny", clips=["2x1"])

@@ -44,13 +44,14 @@ def in_a_fork(function: Callable[[], dict[str, Any]]) -> tuple[int, dict[str, An
 
 def test_memory_is_limited(classifier: Classifier, tmp_path: Path) -> None:
     path = tmp_path / "video"
-    large = np.zeros((3, 2800, 2800, 3), np.uint8)
+    # over 32 MB a picture: malloc always asks the system for it, whatever lies free in this process
+    large = np.zeros((2, 3400, 3400, 3), np.uint8)
     path.write_bytes(encode(large, codec="mjpeg", container="avi", pixel_format="yuvj420p"))
     options = {"top_k": 1, "views": None, "frames": 0, "scores": False}
     job = {"task": "predict", "path": str(path), "name": "clip.avi", "options": options}
 
     def answer(memory_gb: float) -> dict[str, Any]:
-        settings = ServeSettings(memory_gb=memory_gb)
+        settings = ServeSettings(memory_gb=memory_gb, megapixels=12)
         work.limit_resources(settings)
         return work.answer(job, classifier, settings, lambda message: None)
 

@@ -18,6 +18,8 @@ USES = {
     "onnx": "fixformer export --to onnx, and .onnx files",
     "hf": "transformers and the Hugging Face Hub",
     "remote": "videos from URLs",
+    "label": "fixformer label",
+    "ray": "fixformer label --engine ray",
 }
 
 

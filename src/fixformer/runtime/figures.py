@@ -71,6 +71,20 @@ def new_figure(
     return figure, axes
 
 
+def distinct_colours() -> tuple[str, ...]:
+    """Ten colours that are told apart, also beside each other."""
+    # matplotlib's own "tab10", which it names so
+    names = ("blue", "orange", "green", "red", "purple", "brown", "pink", "gray", "olive", "cyan")
+    return tuple(f"tab:{name}" for name in names)
+
+
+def patch(colour: Any) -> Any:
+    """A filled sample of a colour, for a legend."""
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour)
+
+
 def save_figure(figure: Any, path: Path) -> None:
     """Write a figure atomically, in the format of the path's suffix."""
     with replacing(path) as temporary:

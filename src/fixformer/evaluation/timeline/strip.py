@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fixformer.evaluation.timeline.subtitles import Cue
-from fixformer.runtime.figures import drawable, new_figure, save_figure
+from fixformer.runtime.figures import distinct_colours, drawable, new_figure, patch, save_figure
 
-MOST_NAMED = 10  # labels in the legend: those shown longest; all others are grey
+# labels in the legend: those shown longest; all others are grey
+MOST_NAMED = len(distinct_colours())
 GREY = "#b8bfc6"
 WIDTH = 12.0  # inches
 PALEST = 0.35  # opacity of a segment of no certainty
@@ -37,7 +38,7 @@ def draw_strip(
         panel.set(xticks=[], yticks=[])
         panel.spines["bottom"].set_visible(False)
     curve.set(ylim=(0, 1.05), yticks=[0, 1], xlabel="seconds", ylabel="best class")
-    handles, names = [_patch(colour) for colour in colours.values()], [drawable(name) for name in colours]
+    handles, names = [patch(colour) for colour in colours.values()], [drawable(name) for name in colours]
     columns = max(1, min(5, LEGEND_LETTERS // max(len(name) + 6 for name in names)))
     figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
     save_figure(figure, path)
@@ -45,13 +46,11 @@ def draw_strip(
 
 def colours_of(segments: Sequence[Cue]) -> dict[str, Any]:
     """A colour for each of the labels that are shown longest."""
-    from matplotlib import colormaps
-
     shown: dict[str, float] = {}
     for segment in segments:
         shown[segment.label] = shown.get(segment.label, 0) + segment.end - segment.start
     longest = sorted(shown, key=lambda label: -shown[label])[:MOST_NAMED]
-    return {label: colormaps["tab10"](place) for place, label in enumerate(longest)}
+    return dict(zip(longest, distinct_colours(), strict=False))
 
 
 def _draw_thumbnails(panel: Any, thumbnails: Thumbnails, seconds: float) -> None:
@@ -69,12 +68,6 @@ def _draw_segment(band: Any, curve: Any, segment: Cue, colour: Any, seconds: flo
     if len(segment.label) < LETTERS * width / seconds:
         middle = segment.start + width / 2
         band.text(middle, 0.5, drawable(segment.label), ha="center", va="center", fontsize=8)
-
-
-def _patch(colour: Any) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(color=colour)
 
 
 def thumbnail_times(seconds: float, count: int) -> Sequence[float]:
