@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fixformer.ops.kernels import KERNEL_GRADIENTS, KERNELS, relu
+from fixformer.ops.kernels import IN_PLACE, KERNEL_GRADIENTS, KERNELS, relu
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -12,6 +12,14 @@ def test_non_negative_and_increasing(kernel) -> None:
     y = kernel(x)
     assert (y >= 0).all()
     assert (y.diff(dim=-1) >= 0).all()
+
+
+@pytest.mark.parametrize("kernel", IN_PLACE, ids=lambda kernel: kernel.__name__)
+def test_in_place_is_the_same(kernel) -> None:
+    x = torch.linspace(-4, 4, 10).view(2, 5)
+    expected = kernel(x.clone())
+    assert torch.equal(IN_PLACE[kernel](x), expected)
+    assert torch.equal(x, expected)
 
 
 def test_relu_adds_the_inverse_root_of_the_head_width() -> None:

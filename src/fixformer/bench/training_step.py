@@ -123,7 +123,7 @@ def _measure_apart(name: str, case: Case, batch: int, threads: int) -> TrainingS
     is_ours = case.variant != "released"
     job = TrainingStepJob(
         *(name, case.frames, case.size, batch, threads, case.checkpointing),
-        repeats=1,
+        repeats=2,  # memory is fresh in the first one
         settings=VARIANTS[case.variant],
         fused=is_ours,
     )

@@ -16,7 +16,7 @@ from fixformer.models.attention.kinds import LinearAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.fused_parts import Affine, AffineGradient, Layer, add_norm_gradients, chunks, normalise
 from fixformer.models.layers.residual import Branch
-from fixformer.ops.kernels import KERNEL_GRADIENTS
+from fixformer.ops.kernels import IN_PLACE, KERNEL_GRADIENTS
 from fixformer.ops.linear_attention import linear_attention_gradients
 
 KEPT = 4  # tensors of a chunk beside the ratios
@@ -33,6 +33,7 @@ class FusedAttention:
         self.gates: Gates = body.fixate.gates()
         self.is_linear = isinstance(body.attend, LinearAttention)
         self.product_order = body.attend.product_order if isinstance(body.attend, LinearAttention) else "auto"
+        self.kernel_in_place = IN_PLACE[body.kernel]
         self.layers: list[Layer] = [branch.norm, body.qkv, body.proj, *(gate.fc for gate, _ in self.gates)]
 
     def forward(self, weights: Sequence[Affine], x_BTHWD: Tensor, out_BTHWD: Tensor, kept: list[Tensor] | None) -> None:
@@ -43,7 +44,7 @@ class FusedAttention:
         out_BGND = self.axis.rows(out_BTHWD)
         for part in self._chunks(qkv_3BTHWD):
             q, k, v = (self._sequences(z_BTHWD, part) for z_BTHWD in qkv_3BTHWD)
-            q, k = self.attention.kernel(q), self.attention.kernel(k)
+            q, k = self.kernel_in_place(q), self.kernel_in_place(k)  # nobody else needs these queries and keys
             ratios = self._ratios(gates, (q, k, v))
             y_GhNE = self.attention.attend(*_reweight(q, k, ratios), v, self.axis.grid(x_BTHWD.shape[1:4]))
             y_RD = y_GhNE.transpose(1, 2).reshape(-1, x_BTHWD.shape[-1])

@@ -30,6 +30,15 @@ def identity(x: Tensor) -> Tensor:
 
 KERNELS: dict[str, Kernel] = {"relu": relu, "elu1": elu1, "sigmoid": sigmoid}
 
+# The same, written over what they are given.
+IN_PLACE: dict[Kernel, Kernel] = {
+    relu: lambda x: x.relu_().add_(x.shape[-1] ** -0.5),
+    elu1: lambda x: F.elu_(x).add_(1),
+    sigmoid: torch.sigmoid_,
+    identity: identity,
+    torch.relu: torch.relu_,
+}
+
 
 # From the gradient of the features and the features themselves to the gradient of what the kernel was given.
 KernelGradient = Callable[[Tensor, Tensor], Tensor]
