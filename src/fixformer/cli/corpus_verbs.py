@@ -19,7 +19,7 @@ def label(
     features: bool = False,
     limit: Number | None = None,
     urls: Annotated[str, "PREFIX"] | None = None,
-    batch_size: Number = 8,
+    batch_size: Number = 4,
     workers: Number | None = None,
     threads: Number | None = None,
     rows_per_file: Number = 256,

@@ -81,7 +81,7 @@ def label(
     features: bool = False,
     limit: PositiveInt | None = None,
     urls: Urls | None = None,
-    batch_size: BatchSize = 8,
+    batch_size: BatchSize = 4,
     workers: Workers | None = None,
     threads: Threads | None = None,
     rows_per_file: PositiveInt = 256,

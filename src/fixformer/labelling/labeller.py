@@ -58,7 +58,7 @@ class LabelSettings(Settings):
     top_k: PositiveInt = 5
     logits: bool = False
     features: bool = False
-    batch_size: BatchSize = 8
+    batch_size: BatchSize = 4
     workers: Workers = 1
     threads: Threads = 1
     device: Device = "auto"
