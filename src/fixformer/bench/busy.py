@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ def bench_busy(threads: Threads = 2, seconds: Positive = 8.0, rounds: PositiveIn
     with counting("", rounds * len(cases)) as progress:
         for spinning, is_busy in cases * rounds:
             progress.begin(f"spinning {spinning}, {'busy' if is_busy else 'quiet'}")
-            with _busy_core() if is_busy else _quiet():
+            with _busy_core() if is_busy else nullcontext():
                 rate = _measure_apart(BusyJob(threads, seconds), environments[spinning])
             measured[spinning, is_busy].append(rate)
             progress.advance()
@@ -84,11 +84,6 @@ def _busy_core() -> Iterator[None]:
     finally:
         burning.kill()
         burning.wait()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    yield
 
 
 def measure(job: BusyJob) -> dict[str, float]:

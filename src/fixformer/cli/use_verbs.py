@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,10 +120,11 @@ def note_shipped_model() -> None:
 def _answer_with_onnx(model: str, views: str | None, top_k: int, limit: int, device: str) -> Callable[[Any], Any]:
     """The same without torch."""
     from fixformer.evaluation.sources import opened
+    from fixformer.export.onnx_predict import load_onnx
 
     if device not in ("auto", "cpu"):
         raise SettingsConflict(f"--device {device}: an exported model runs on the cpu; leave it out.")
-    exported = import_module("fixformer.export.onnx_predict").load_onnx(Path(model))
+    exported = load_onnx(Path(model))
     settings: dict[str, Any] = {"top_k": top_k, **({} if views is None else {"views": views})}
 
     def answer(source: Any) -> Any:

@@ -1,6 +1,8 @@
 """The verbs that look into one video: timeline and explain."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from fixformer.cli.arguments import CellGrid, Checkpoint, Checkpoints, Device, Directory, Layers, Seconds, Video, Views
 from fixformer.cli.use_verbs import note_shipped_model
@@ -8,7 +10,10 @@ from fixformer.errors import UsageError
 
 if TYPE_CHECKING:
     from fixformer.evaluation.explain.explanation import Explanation
+    from fixformer.evaluation.predictor import Classifier
     from fixformer.evaluation.timeline.timeline import Timeline
+
+F = TypeVar("F", "Timeline", "Explanation")
 
 
 def timeline(
@@ -38,36 +43,44 @@ def timeline(
         device: auto, cpu, cuda or cuda:NUMBER.
         json: print JSON.
     """
-    from fixformer.evaluation.predictor import load
-    from fixformer.runtime.console import note, print_json, printable
-    from fixformer.runtime.files import check_writable
     from fixformer.runtime.progress import progress
 
-    if out is not None:
-        check_writable(out)
-    model, file = _model_and_video(checkpoint, video)
-    classifier = load(model, device=device)
+    classifier, file = _classifier_and_video(checkpoint, video, out, device)
     with progress("windows") as report:
         found = classifier.timeline(
             file, window=window, stride=stride, smooth=smooth, views=views, cuts=cuts, progress=report
         )
-    names = found.write(out) if out is not None else []
-    if json:
-        print_json(found.to_json())
-    else:
-        _print_timeline(found)
-    if names:
-        note(f"written: {printable(str(out))}/{', '.join(names)}")
+    _deliver(found, out, _print_timeline, as_json=json)
 
 
-def _model_and_video(first: str | None, second: str | None) -> tuple[str | None, str]:
-    """The words of `[CHECKPOINT] VIDEO`."""
+def _classifier_and_video(
+    first: str | None, second: str | None, out: Path | None, device: str
+) -> tuple["Classifier", str]:
+    """What the words `[CHECKPOINT] VIDEO` name, once it is sure that the results can be written."""
+    from fixformer.evaluation.predictor import load
+    from fixformer.runtime.files import check_writable
+
+    if out is not None:
+        check_writable(out)
     if first is None:
         raise UsageError("no video given; write it after the checkpoint.")
     if second is not None:
-        return first, second
+        return load(first, device=device), second
     note_shipped_model()
-    return None, first
+    return load(None, device=device), first
+
+
+def _deliver(found: F, out: Path | None, print_text: Callable[[F], None], *, as_json: bool) -> None:
+    """Write the files, print the result, and say where the files are."""
+    from fixformer.runtime.console import note, print_json, printable
+
+    names = found.write(out) if out is not None else []
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_text(found)
+    if names:
+        note(f"written: {printable(str(out))}/{', '.join(names)}")
 
 
 def _print_timeline(found: "Timeline") -> None:
@@ -106,27 +119,15 @@ def explain(
         device: auto, cpu, cuda or cuda:NUMBER.
         json: print JSON.
     """
-    from fixformer.evaluation.predictor import load
-    from fixformer.runtime.console import note, print_json, printable
-    from fixformer.runtime.files import check_writable
     from fixformer.runtime.progress import progress
 
-    if out is not None:
-        check_writable(out)
     cells = None if occlusion == "none" else occlusion
-    model, file = _model_and_video(checkpoint, video)
-    classifier = load(model, device=device)
+    classifier, file = _classifier_and_video(checkpoint, video, out, device)
     with progress("covering cells") as report:
         found = classifier.explain(
             file, layers=layers, occlusion=cells, compare=compare, start=start, end=end, progress=report
         )
-    names = found.write(out) if out is not None else []
-    if json:
-        print_json(found.to_json())
-    else:
-        _print_explanation(found)
-    if names:
-        note(f"written: {printable(str(out))}/{', '.join(names)}")
+    _deliver(found, out, _print_explanation, as_json=json)
 
 
 def _print_explanation(found: "Explanation") -> None:

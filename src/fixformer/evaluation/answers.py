@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fixformer.errors import UserError, explain
+from fixformer.errors import InputError, UserError, explain
 from fixformer.evaluation.sources import name_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+
+
+def check_part(start: float | None, end: float | None) -> None:
+    """Raise if the part of a video ends before it starts."""
+    if start is not None and end is not None and start >= end:
+        raise InputError(f"start={start} and end={end}: expected a start before the end.")
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from fixformer.config.train import Device
 from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.views import file_views, make_view_bytes
 from fixformer.data.video import Limits, VideoSource, open_video
-from fixformer.errors import InputError, NotFinite
-from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each
+from fixformer.errors import NotFinite
+from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each, check_part
 from fixformer.evaluation.evaluate import override_eval
 from fixformer.evaluation.explain.explaining import explain as explain_clip
 from fixformer.evaluation.explain.explanation import Explanation
@@ -81,8 +81,7 @@ class Classifier:
             start, end: of the part.
             fps: frame rate of a folder of images or a clip, which have no timestamps.
         """
-        if start is not None and end is not None and start >= end:
-            raise InputError(f"start={start} and end={end}: expected a start before the end.")
+        check_part(start, end)
         config = self._config(views)
         name = name_of(file)
         views_VCTHW = self.views(file, config, start=start, end=end, fps=fps)

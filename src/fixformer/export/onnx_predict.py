@@ -15,10 +15,10 @@ from fixformer.config.eval import Views
 from fixformer.config.schema import PositiveInt, Threads, check_path, checked, coerce
 from fixformer.data.clips.frames import open_frames
 from fixformer.data.clips.indices import view_indices
-from fixformer.data.video import Source
+from fixformer.data.video import VideoSource
 from fixformer.data.video.scaling import require_scalable
-from fixformer.errors import InputError, MissingExtra, NotFinite, UserError
-from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each
+from fixformer.errors import MissingExtra, NotFinite, UserError
+from fixformer.evaluation.answers import Guess, Prediction, PredictionError, answer_each, check_part
 from fixformer.evaluation.sources import name_of
 from fixformer.export.metadata import ExportInfo
 from fixformer.runtime.files import read_bytes
@@ -43,7 +43,7 @@ class OnnxClassifier:
     @checked
     def predict(
         self,
-        file: Source,
+        file: VideoSource,
         *,
         views: Views | None = None,
         top_k: PositiveInt = 5,
@@ -51,8 +51,7 @@ class OnnxClassifier:
         end: float | None = None,
     ) -> Prediction:
         """Classify a video, or the part of it from `start` to `end` seconds, as `Classifier.predict` does."""
-        if start is not None and end is not None and start >= end:
-            raise InputError(f"start={start} and end={end}: expected a start before the end.")
+        check_part(start, end)
         views = views or self.info.scoring.views
         name = name_of(file)
         logits_VK = self.logits(file, views, start=start, end=end)
@@ -72,7 +71,7 @@ class OnnxClassifier:
         yield from answer_each(lambda file: self.predict(file, views=views, top_k=top_k), files)
 
     def logits(
-        self, file: Source, views: str = "1x1", *, start: float | None = None, end: float | None = None
+        self, file: VideoSource, views: str = "1x1", *, start: float | None = None, end: float | None = None
     ) -> np.ndarray:
         """`[V, K]`: the logits of every view of a video."""
         crops = (MIDDLE,) if parse_views(views)[1] == 1 else (0, 1, 2)
@@ -80,7 +79,7 @@ class OnnxClassifier:
         return np.stack([self.run(clip_THWC, crop) for clip_THWC in clips for crop in crops])
 
     def clips(
-        self, file: Source, clips: int = 1, *, start: float | None = None, end: float | None = None
+        self, file: VideoSource, clips: int = 1, *, start: float | None = None, end: float | None = None
     ) -> Iterator[np.ndarray]:
         """The frames that the graph is given, `[T, H, W, 3]`, of each clip of a video."""
         info = self.info
