@@ -13,15 +13,13 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
-from torch.nn.modules import module as torch_module
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from fixformer.models.attention.kinds import LinearAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.fused_attention import FusedAttention
 from fixformer.models.fused_mlp import FusedMlp
 from fixformer.models.fused_parts import Affine, AffineGradient, Operator
+from fixformer.models.layers.ordinary import HOOKS, is_ordinary
 from fixformer.models.layers.residual import Branch, ConvMlp, Mlp
 from fixformer.ops.kernels import KERNEL_GRADIENTS
 
@@ -37,8 +35,6 @@ FUSED: dict[type[nn.Module], Callable[[Branch], Operator]] = {
     Mlp: FusedMlp,
     ConvMlp: FusedMlp,
 }
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = tuple(f"_global{kind}" for kind in HOOKS)
 
 
 def run_block(block: nn.Module, x_BTHWD: Tensor) -> Tensor:
@@ -113,22 +109,6 @@ def has_gradient(body: nn.Module) -> bool:
     if not isinstance(body, Attention):
         return True
     return type(body.attend) is LinearAttention and body.kernel in KERNEL_GRADIENTS
-
-
-def is_ordinary(x_BTHWD: Tensor) -> bool:
-    """A float32 tensor on a CPU that nobody traces, transforms or observes."""
-    return (
-        type(x_BTHWD) is Tensor
-        and x_BTHWD.device.type == "cpu"
-        and x_BTHWD.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-        and _get_current_dispatch_mode() is None
-        and not any(getattr(torch_module, name, None) for name in GLOBAL_HOOKS)
-    )
 
 
 def is_known(module: nn.Module) -> bool:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fixformer.models.layers.depthwise import depthwise, is_faster
+
 
 class Stage(NamedTuple):
     """Equal blocks in a row; the first has the stride and changes the width."""
@@ -48,6 +50,8 @@ class SameConv(nn.Conv2d):
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         size, stride = self.kernel_size[0], self.stride[0]
+        if self.groups > 1 and self.bias is not None and is_faster(x_NCHW, size, stride):
+            return depthwise(x_NCHW, self.weight, self.bias, stride)
         if stride == 1:  # the same on both sides, which the convolution does itself
             return F.conv2d(x_NCHW, self.weight, self.bias, 1, size // 2, 1, self.groups)
         rows, columns = (max((-(-n // stride) - 1) * stride + size - n, 0) for n in x_NCHW.shape[2:])
