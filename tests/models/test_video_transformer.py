@@ -259,6 +259,17 @@ def test_exports_with_a_free_batch_size(settings: dict[str, Any]) -> None:
         torch.testing.assert_close(program.module()(clip(size)), model(clip(size)), atol=1e-6, rtol=1e-5)
 
 
+def test_without_blocks_a_model_is_its_stem_its_pool_and_its_head() -> None:
+    video_BCTHW = torch.randn(2, 3, 4, 44, 44)
+    model = create_model("fixformer_tiny", **SMALL | {"depth": 0}).eval()
+    with torch.no_grad():
+        logits_BK = model(video_BCTHW)
+        shuffled_BK = model(video_BCTHW[:, :, [2, 0, 3, 1]])
+    assert logits_BK.shape == (2, 7)
+    torch.testing.assert_close(shuffled_BK, logits_BK)  # a mean over time does not know an order
+    model.train()(video_BCTHW).sum().backward()
+
+
 def test_dropout_and_drop_path_act_in_training_only() -> None:
     model = tiny(drop_path=0.5, dropout=0.5)
     assert torch.equal(model(clip()), model(clip()))

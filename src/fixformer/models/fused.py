@@ -81,7 +81,7 @@ def weights_of(operator: Operator) -> list[Tensor]:
 def may_run_in_place(model: nn.Module, blocks: nn.ModuleList, x_BTHWD: Tensor) -> bool:
     """Whether chunks pay and give the same: without gradients, hooks or foreign layers anywhere."""
     # First what is cheap, so that small clips do not pay for a walk over all modules. All MLPs have the same width.
-    if torch.is_grad_enabled() or not is_ordinary(x_BTHWD):
+    if torch.is_grad_enabled() or not is_ordinary(x_BTHWD) or not len(blocks):
         return False
     if hidden_bytes(blocks[0], x_BTHWD) < SMALLEST_BYTES:
         return False
