@@ -87,8 +87,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
         (OptimConfig(betas=0.9), ["betas=0.9", "expected two values in [0, 1)"]),
         (OptimConfig(lr=float("nan")), ["lr=nan", "more than 0"]),
         (RunConfig(compile="yes"), ["compile='yes'", "true or false"]),
-        (ModelConfig(depth=2.5), ["depth=2.5", "int from 1 to"]),
-        (ModelConfig(depth=None), ["depth=None", "int from 1 to"]),
+        (ModelConfig(depth=2.5), ["depth=2.5", "int from 0 to"]),
+        (ModelConfig(depth=None), ["depth=None", "int from 0 to"]),
         (TrainConfig(data=DATA, stages=(Stage(1, 0, 8),)), ["stages.frames=0"]),
         (TrainConfig(data=DATA, stages="x"), ["stages='x'", "a list"]),
         (TrainConfig(data=DATA, stages=({"epochs": 3, "size": 8},)), ["stages=", "expected frames"]),
@@ -111,7 +111,7 @@ def test_models_and_commands_read_settings_by_one_schema() -> None:
     for refused in (parse_settings, lambda name, words: create_model(name, **dict(word.split("=") for word in words))):
         with pytest.raises(UnknownName, match=r"attention 'sofmax'.*softmax"):
             refused("fixformer_tiny", ["attention=sofmax"])
-        with pytest.raises(InputError, match=r"depth='x'.*int from 1 to"):
+        with pytest.raises(InputError, match=r"depth='x'.*int from 0 to"):
             refused("fixformer_tiny", ["depth=x"])
         with pytest.raises(UnknownName, match=r"setting of tsm_r50 'depth'"):
             refused("tsm_r50", ["depth=4"])

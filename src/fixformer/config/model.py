@@ -53,8 +53,8 @@ class ModelConfig(TransformerSettings):
 
     Two settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small data
     sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore `patch_stride`
-    and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean. `depth=0` leaves the blocks out:
-    what a stem, a pool and a head do alone.
+    and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean. `depth=0` leaves out
+    the blocks: what a stem, a pool and a head do alone.
     """
 
     depth: Annotated[int, int_between(0, 256)] = 12

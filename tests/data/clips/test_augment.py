@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fixformer.config import Augment, ClipSpec
 from fixformer.data.clips import autoaugment, pixels
-from fixformer.data.clips.augment import NO_BOX, colour_jitter, erase_box, train_clip, warp
+from fixformer.data.clips.augment import NO_BOX, colour_jitter, erase_box, smooth_field, train_clip, warp
 from fixformer.data.clips.mixing import Mixed, mix_batch, partners, soft_targets
 from fixformer.data.clips.transforms import from_frames, view_crops
 from fixformer.runtime.seeds import generator
@@ -18,6 +20,7 @@ STRONG = {
     "v0": Augment(jitter=(28, 36), policy="v0", flip=0.5, colour=0.4, hue=0.1),
     "rand": Augment(jitter=(28, 36), policy="rand", rand_ops=3),
     "warp": Augment(jitter=(24, 24), reach=0, warp=0.3),
+    "elastic": Augment(jitter=(24, 24), reach=0, elastic=0.1),
     "multiscale": Augment(crop="multiscale", jitter=(28, 36), flip=0.5),
     "resized": Augment(crop="resized", jitter=(28, 36), area=(0.2, 1)),
     "centre": Augment(crop="centre", jitter=(28, 36)),
@@ -102,7 +105,7 @@ def test_a_warp_moves_what_is_beside_the_centre_in_every_direction_and_never_the
     still[..., 19:22, 38:41] = 255
     places = []
     for seed in range(200):
-        warped = warp(still, (5, 15, 31, 31), 0.2, generator(seed))[0, 0]
+        warped = warp(still, (5, 15, 31, 31), 0.2, 0, generator(seed))[0, 0]
         assert warped.shape == (31, 31)
         assert warped[15, 15] == 255
         beside = warped[10:21, 19:30]
@@ -111,6 +114,32 @@ def test_a_warp_moves_what_is_beside_the_centre_in_every_direction_and_never_the
     offsets = np.array(places) - 5
     assert (offsets.min(0) < -1).all()
     assert (offsets.max(0) > 0).all()
+
+
+def test_an_elastic_deformation_moves_two_things_relative_to_each_other() -> None:
+    """Two dots 36 pixels apart in a box of 61; up to 0.1 of it, 6 pixels, each."""
+    still = torch.zeros(1, 1, 61, 61, dtype=torch.uint8)
+    still[..., 29:32, 11:14] = still[..., 29:32, 47:50] = 255
+    distances = []
+    for seed in range(100):
+        deformed = warp(still, (0, 0, 61, 61), 0, 0.1, generator(seed))[0, 0]
+        columns = [int(half.amax(0).argmax()) for half in (deformed[:, :30], deformed[:, 30:])]
+        distances.append(columns[1] + 30 - columns[0])
+    assert min(distances) < 34
+    assert max(distances) > 38
+    assert all(20 <= distance <= 52 for distance in distances)
+
+
+@given(height=st.integers(4, 80), width=st.integers(4, 80), strength=st.floats(0.01, 0.15), seed=st.integers(0, 99))
+def test_a_smooth_field_stays_near_its_control_points_and_does_not_jump(
+    height: int, width: int, strength: float, seed: int
+) -> None:
+    field_2HW = smooth_field(height, width, strength, generator(seed))
+    assert field_2HW.shape == (2, height, width)
+    assert field_2HW[0].abs().max() <= 1.6 * strength * width  # bicubic interpolation overshoots
+    assert field_2HW[1].abs().max() <= 1.6 * strength * height
+    # between two pixels at most a small multiple of the steepest line between two control points
+    assert field_2HW[0].diff(dim=1).abs().max() <= 3 * 2 * strength * width / ((width - 1) / 3)
 
 
 def test_erase_box_stays_inside_and_in_its_area() -> None:

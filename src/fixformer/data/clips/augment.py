@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fixformer.config import ClipSpec
@@ -23,6 +25,8 @@ ERASE_ASPECT = 0.3
 # Random resized crop as torchvision does it: aspects from 3/4 to 4/3, ten attempts to fit a shape into the picture.
 RESIZED_ASPECT = 3 / 4
 ATTEMPTS = 10
+# Control points along a side of an elastic deformation: parts of a body move apart, a hand is bent little.
+CONTROL_POINTS = 4
 
 Cut = tuple[Tensor, Box]
 """A clip, possibly scaled, and the box of it to keep."""
@@ -37,7 +41,7 @@ def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator
     elif augment.policy == "rand":
         settings = {"magnitude": augment.rand_magnitude, "deviation": augment.rand_std}
         clip = rand_augment(clip, rng, operations=augment.rand_ops, **settings)
-    clip = warp(*CROPS[augment.crop](clip, spec, rng), augment.warp, rng)
+    clip = warp(*CROPS[augment.crop](clip, spec, rng), augment.warp, augment.elastic, rng)
     clip = transforms.resize(clip, spec.size, spec.size, spec.antialias)
     if rng.random() < augment.flip:
         clip = clip.flip(-1)
@@ -45,11 +49,20 @@ def train_clip(frames_THWC: np.ndarray, spec: ClipSpec, rng: np.random.Generator
     return clip, erase_box(spec.size, spec.size, rng) if rng.random() < augment.erase else NO_BOX
 
 
-def warp(clip_CTHW: Tensor, box: Box, strength: float, rng: np.random.Generator) -> Tensor:
-    """The box, transformed about its centre by a random matrix: the identity plus up to `strength` in every entry."""
-    if strength == 0:
+def warp(clip_CTHW: Tensor, box: Box, strength: float, elastic: float, rng: np.random.Generator) -> Tensor:
+    """The box, transformed about its centre by a random matrix, the identity plus up to `strength` in every entry, and
+    deformed smoothly by up to `elastic` of its sides."""
+    if strength == elastic == 0:
         return transforms.crop(clip_CTHW, *box)
-    return pixels.about_centre(clip_CTHW, np.eye(2) + rng.uniform(-strength, strength, size=(2, 2)), box)
+    linear = np.eye(2) + rng.uniform(-strength, strength, size=(2, 2))
+    return pixels.about_centre(clip_CTHW, linear, box, smooth_field(*box[2:], elastic, rng) if elastic else None)
+
+
+def smooth_field(height: int, width: int, strength: float, rng: np.random.Generator) -> Tensor:
+    """Displacements (x, y) in pixels, `[2, H, W]`: bicubic between control points drawn up to `strength` of a side."""
+    sides = np.array([width, height])[:, None, None]
+    points = torch.from_numpy(rng.uniform(-strength, strength, size=(2, CONTROL_POINTS, CONTROL_POINTS)) * sides)
+    return F.interpolate(points[None].float(), (height, width), mode="bicubic", align_corners=True)[0]
 
 
 def jitter_crop(clip_CTHW: Tensor, spec: ClipSpec, rng: np.random.Generator) -> Cut:

@@ -139,8 +139,12 @@ def _sparse(clip_CTHW: Tensor) -> Tensor:
     return clip_CTHW[:, :, ::step, ::step]
 
 
-def affine(clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None) -> Tensor:
+def affine(
+    clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None, displacement_2HW: Tensor | None = None
+) -> Tensor:
     """Sample every pixel (x, y) at `matrix @ (x, y, 1)` of the input, bilinear, grey outside; a box of it if given.
+
+    `displacement_2HW` is added to these places, x first.
 
     The frames move alike, so a pixel's bytes of all frames and colours are gathered as one row, four rows a pixel, and
     blended with weights of 1/128 in 16-bit integers: three times as fast as `grid_sample`.
@@ -149,7 +153,7 @@ def affine(clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None) -> Ten
     box = box or (0, 0, height, width)
     framed = torch.full((height + 2, width + 2, channels * frames), FILL, dtype=torch.uint8)
     framed[1:-1, 1:-1] = clip_CTHW.permute(2, 3, 0, 1).contiguous().flatten(2)
-    first, weights = _corners(matrix, height, width, box)
+    first, weights = _corners(matrix, height, width, box, displacement_2HW)
     rows, step = framed.view(-1, channels * frames), width + 2
     blended = torch.full((len(first), channels * frames), 64, dtype=torch.int16)
     for offset, weight in zip((0, 1, step, step + 1), weights, strict=True):
@@ -159,13 +163,17 @@ def affine(clip_CTHW: Tensor, matrix: np.ndarray, box: Box | None = None) -> Ten
     return frames_THWC.permute(3, 0, 1, 2)
 
 
-def _corners(matrix: np.ndarray, height: int, width: int, box: Box) -> tuple[Tensor, list[Tensor]]:
+def _corners(
+    matrix: np.ndarray, height: int, width: int, box: Box, displacement_2HW: Tensor | None
+) -> tuple[Tensor, list[Tensor]]:
     """For every pixel of the box: the row of its upper left neighbour in the framed input, and the four weights."""
     y, x = torch.arange(box[0], box[0] + box[2])[:, None], torch.arange(box[1], box[1] + box[3])
     (a, b, c), (d, e, f) = matrix.tolist()
+    x_in, y_in = a * x + b * y + c, d * x + e * y + f
+    if displacement_2HW is not None:
+        x_in, y_in = x_in + displacement_2HW[0], y_in + displacement_2HW[1]
     # the input is framed by one grey pixel on each side; everything further out is clamped to it
-    x_in = (a * x + b * y + c + 1).clamp_(0, width + 1).flatten()
-    y_in = (d * x + e * y + f + 1).clamp_(0, height + 1).flatten()
+    x_in, y_in = (x_in + 1).clamp_(0, width + 1).flatten(), (y_in + 1).clamp_(0, height + 1).flatten()
     left, top = x_in.floor().clamp_(max=width), y_in.floor().clamp_(max=height)
     right_share, lower_share = ((x_in - left) * 128).round(), ((y_in - top) * 128).round()
     both = (right_share * lower_share / 128).round()
@@ -173,11 +181,13 @@ def _corners(matrix: np.ndarray, height: int, width: int, box: Box) -> tuple[Ten
     return (top * (width + 2) + left).long(), [weight.short() for weight in weights]
 
 
-def about_centre(clip_CTHW: Tensor, linear: np.ndarray, box: Box | None = None) -> Tensor:
+def about_centre(
+    clip_CTHW: Tensor, linear: np.ndarray, box: Box | None = None, displacement_2HW: Tensor | None = None
+) -> Tensor:
     """`affine` by a 2 x 2 matrix about the centre of the picture or, if given, of the box."""
     top, left, height, width = box or (0, 0, *clip_CTHW.shape[-2:])
     centre = np.array([left + (width - 1) / 2, top + (height - 1) / 2])
-    return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]), box)
+    return affine(clip_CTHW, np.column_stack([linear, centre - linear @ centre]), box, displacement_2HW)
 
 
 def rotate(clip_CTHW: Tensor, degrees: float) -> Tensor:
