@@ -67,6 +67,7 @@ class Team:
             worker.dismiss()
         for worker in self._workers:
             worker.end()
+        self._workers = []
 
     def __enter__(self) -> Self:
         return self
@@ -158,11 +159,12 @@ def work_for_parent(work: Callable[[dict[str, Any]], Any]) -> NoReturn:
     os.dup2(2, 1)  # what a library prints is no answer
     jobs: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
-    while True:
-        answer = _attempt(work, jobs.get())
-        print(json.dumps(answer), file=answers, flush=True)
-        if answer.keys() != {"value"}:
-            os._exit(1)
+    answer = {"value": None}
+    with suppress(BrokenPipeError):  # the parent has been killed
+        while answer.keys() == {"value"}:
+            answer = _attempt(work, jobs.get())
+            print(json.dumps(answer), file=answers, flush=True)
+    os._exit(1)  # without the end of the interpreter, which may wait for a connection of torch that is gone
 
 
 def _listen(jobs: "SimpleQueue[dict[str, Any]]") -> None:
