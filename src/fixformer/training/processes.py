@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fixformer.config import TrainConfig
 from fixformer.config.schema import dump
 from fixformer.data.listing import Index
-from fixformer.errors import SettingsConflict
+from fixformer.errors import SettingsConflict, UserError
 from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.models.checkpoint import complete_model_settings
 from fixformer.models.registry import create_model
@@ -62,8 +62,9 @@ def decide(config: TrainConfig, index: Index, seconds: float | None = None) -> D
         return Decision(1)
     is_cpu = choose_device(config.run.device, 0).type == "cpu"
     if wanted is None:
-        is_open = is_cpu and not _is_settled(config)
-        return _choose(config, index, seconds) if is_open else Decision(1)
+        with suppress(UserError):  # about the model or its clips: the run meets it, too, and says more
+            return _choose(config, index, seconds) if is_cpu and not _is_settled(config) else Decision(1)
+        return Decision(1)
     if wanted == 1:
         return Decision(1)
     if not is_cpu:
@@ -165,21 +166,23 @@ class Crew:
 
     def prepare(self, config: TrainConfig, index: Index, seconds: float | None = None) -> None:
         """Decide, unless that is done, say so, and start the other processes; they need not be waited for."""
-        if self._team is None:
-            decision = decide(config, index, seconds)
-            self._say(decision.why)
-            if decision.processes == 1:
-                return
-            self.size = decision.processes
+        if self._team is not None:
+            return
+        decision = self.announce(config, index, seconds)
+        if decision.processes > 1:
             assert decision.threads is not None
+            self.size = decision.processes
             self._open.enter_context(_threads(decision.threads))
             environment = {**os.environ, "OMP_NUM_THREADS": str(decision.threads)}
             self._team = self._open.enter_context(Team(WORKER, self.size - 1, environment))
 
-    def _say(self, why: str) -> None:
-        if why != self._said:
-            note(why)
-        self._said = why
+    def announce(self, config: TrainConfig, index: Index, seconds: float | None = None) -> Decision:
+        """The decision, which is printed unless the last one was the same."""
+        decision = decide(config, index, seconds)
+        if decision.why and decision.why != self._said:
+            note(decision.why)
+            self._said = decision.why
+        return decision
 
     def measure(self, config: TrainConfig, classes: int) -> Rates:
         """The rates of all processes at once: they share the memory and the caches of the machine."""

@@ -130,6 +130,8 @@ def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None =
         if choice := choose_the_rest(config, index, given, minutes, crew, resume=False):
             config = choice.config
             print_lines(choice.lines())
+        else:
+            crew.announce(config, index)
     choose_device(config.run.device, 0)
     if config.init:
         load_initial_weights(build_model(config, len(index.labels)), config.init, index.labels)
