@@ -10,10 +10,10 @@ from fixformer.data.loading.datasets import collate_train
 from fixformer.data.loading.order import RandomAccess, Visit
 from fixformer.errors import Interrupted, SettingsConflict
 from fixformer.runtime.signals import StopRequest
-from fixformer.training.arguments import load_checked_index, resolve_config
 from fixformer.training.frozen_features import FrozenFeatures, FrozenLoader
 from fixformer.training.learner import FromFeatures
 from fixformer.training.log import read_log
+from fixformer.training.request import load_checked_index, resolve_config
 from fixformer.training.run import TrainResult, build_model, train
 from tiny_run import TINY, Run, loss_trace
 

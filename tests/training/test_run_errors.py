@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.training.arguments import resolve_config
 from fixformer.training.initialise import check_batch_division
+from fixformer.training.request import resolve_config
 from fixformer.training.run import plan, train
 from tiny_run import Run
 

@@ -28,9 +28,9 @@ from fixformer.models.checkpoint import read_info
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import write_json
 from fixformer.runtime.pools import processors
-from fixformer.training.arguments import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
 from fixformer.training.checkpoint_store import CheckpointStore
 from fixformer.training.processes import Crew
+from fixformer.training.request import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
 from fixformer.training.run import train_resolved
 from fixformer.training.run_record import RunRecord
 

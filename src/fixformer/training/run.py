@@ -25,7 +25,6 @@ from fixformer.runtime.distributed import Seat, World, choose_device, join_world
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
-from fixformer.training.arguments import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
 from fixformer.training.checkpoint_store import CheckpointStore, read_state, read_tensors
 from fixformer.training.display import make_display
 from fixformer.training.frozen_features import FrozenFeatures
@@ -34,6 +33,7 @@ from fixformer.training.learner import Learner, stem_of
 from fixformer.training.log import read_log
 from fixformer.training.plan import Plan, make_plan
 from fixformer.training.processes import Crew
+from fixformer.training.request import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
 from fixformer.training.run_notes import run_notes
 from fixformer.training.run_record import RUN_FILE, RunRecord
 from fixformer.training.trainer import Trainer

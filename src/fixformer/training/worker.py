@@ -8,8 +8,8 @@ from fixformer.config.schema import load
 from fixformer.data.listing import Index
 from fixformer.runtime.distributed import Seat
 from fixformer.runtime.team import work_for_parent
-from fixformer.training.arguments import load_checked_index
 from fixformer.training.choose import measure_rates
+from fixformer.training.request import load_checked_index
 from fixformer.training.run import train_in_place
 
 
