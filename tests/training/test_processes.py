@@ -133,6 +133,28 @@ def test_the_same_run(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
         assert torch.allclose(weights[name], value, atol=1e-4)
 
 
+@pytest.mark.usefixtures("four_cores")
+@pytest.mark.parametrize("given", [{"frames": 65536, "size": 4096}, {"embed_dim": 65536, "num_heads": 1}])
+def test_an_absurd_size_is_left_to_the_run(given: dict[str, Any], index: Index) -> None:
+    assert decide(config(**given), index).processes == 1
+
+
+def test_so_many_do_not_fit(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr("fixformer.runtime.memory.free_memory", lambda: 1 << 30)
+    with pytest.raises(UserError, match=r"processes=64 .* of memory"):
+        decide(config(processes=64, batch_size=64), index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_damaged_video_is_named_whoever_reads_it(run: Run, copied_data: Path, seed: int) -> None:
+    path = Path(load_index(copied_data).split("train")[0].path)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UserError, match=path.name):
+        run(data=copied_data, cache=None, processes=2, seed=seed)
+
+
 @pytest.mark.slow
 def test_a_mistake_that_the_processes_meet_is_one_error(run: Run) -> None:
     run(epochs=1)

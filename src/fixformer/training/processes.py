@@ -27,11 +27,11 @@ from fixformer.models.checkpoint import complete_model_settings
 from fixformer.models.registry import create_model
 from fixformer.runtime.console import note
 from fixformer.runtime.distributed import Seat, choose_device
-from fixformer.runtime.memory import free_memory
+from fixformer.runtime.memory import free_memory, require_memory
 from fixformer.runtime.pools import processors
 from fixformer.runtime.team import Team
 from fixformer.training.choose import Rates, measure_rates
-from fixformer.training.initialise import check_batch_division
+from fixformer.training.initialise import check_batch_division, check_stage_sizes
 from fixformer.training.plan import process_bytes, training_macs
 
 # A process takes 4 to 6 seconds to start and two of them save a fifth of the time or less, so a run must be longer.
@@ -72,6 +72,8 @@ def decide(config: TrainConfig, index: Index, seconds: float | None = None) -> D
             f"processes={wanted} on a GPU; use torchrun --nproc-per-node {wanted}, or processes=1 or device=cpu."
         )
     check_batch_division(config, wanted)
+    need = wanted * process_bytes(config, len(index.labels), wanted)
+    require_memory(need, f"processes={wanted} with these settings", "use fewer processes or smaller clips")
     threads = config.run.threads or max(1, processors() // wanted)
     return Decision(wanted, threads, f"{_words(wanted, threads)}, as asked for")
 
@@ -99,6 +101,7 @@ def _cores() -> int:
 
 
 def _choose(config: TrainConfig, index: Index, seconds: float | None) -> Decision:
+    check_stage_sizes(config, len(index.labels))  # first, because the costs of an absurd size cannot be counted
     if seconds is None:
         seconds = training_macs(config, index) / MACS_PER_SECOND
     if seconds < LEAST_SECONDS:
