@@ -31,6 +31,7 @@ def with_later_settings(stored: dict[str, Any]) -> dict[str, Any]:
     stored["optim"] |= {"stem_scale": 1.0, "stem_frozen": 0}
     stored["data"] |= {"cache_gb": 20.0, "balance": "none", "fold": None}
     stored["eval"] |= {"baselines": False}
+    stored["run"] |= {"processes": None}
     return stored
 
 
