@@ -22,7 +22,7 @@ from fixformer.cli.app import main
 from fixformer.config import TrainConfig
 from fixformer.config.recipes import RECIPES, describe_recipe
 from fixformer.data.synthetic import make_clip
-from fixformer.training.run import resolve_config
+from fixformer.training.request import resolve_config
 from videos import encode
 
 ROOT = Path(__file__).resolve().parents[1]

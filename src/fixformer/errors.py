@@ -107,8 +107,16 @@ _NO_MEMORY = (
     *("failed to map segment", "MemoryError"),
 )
 # How gloo says that another process of the run, which prints its own error, has ended.
-_NO_PEER = ("onnection closed by peer", "onnection reset by peer", "onnection refused")
+_NO_PEER = ("onnection closed by peer", "onnection reset by peer", "onnection refused", "Broken pipe")
 _AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
+
+
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether this process has lost its connection to another one of the run, which has an error of its own."""
+    lines = str(error).strip().splitlines() or [""]
+    return isinstance(error, RuntimeError) and any(
+        words in line for line in (lines[0], lines[-1]) for words in _NO_PEER
+    )
 
 
 def explain(error: BaseException) -> str | None:
@@ -127,7 +135,7 @@ def explain(error: BaseException) -> str | None:
         asked = _AMOUNT.search(str(error))
         reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
         remedy = _REMEDIES[errno.ENOMEM]
-    elif isinstance(error, RuntimeError) and any(words in line for line in ends for words in _NO_PEER):
+    elif is_lost_peer(error):
         reason, remedy = "another process of this run has ended", "see its error"
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""

@@ -23,7 +23,8 @@ from fixformer.config.recipes import RECIPES
 from fixformer.data.audit.check import check
 from fixformer.data.prepare.prepare import prepare
 from fixformer.errors import SettingsConflict, UnknownName, UserError
-from fixformer.training.run import plan, resolve_config
+from fixformer.training.request import resolve_config
+from fixformer.training.run import plan
 from tiny_run import TINY, tiny_set
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -32,6 +32,7 @@ def with_later_settings(stored: dict[str, Any]) -> dict[str, Any]:
     stored["data"] |= {"cache_gb": 20.0, "balance": "none", "fold": None}
     stored["eval"] |= {"baselines": False}
     stored["clip"]["augment"] |= {"elastic": 0.0}
+    stored["run"] |= {"processes": None}
     return stored
 
 

@@ -29,7 +29,7 @@ def facts(videos: int = 700, **changed: Any) -> SetFacts:
 
 def chosen(found: SetFacts, minutes: float = 15, rates: Rates = LAPTOP, **given: Any) -> Choice:
     config = apply_overrides(get_recipe("auto"), {"data.path": "videos", **given}, model_setting_types)
-    return choose(config, set(given), found, minutes, rates)
+    return choose(config, set(given), found, minutes, lambda config, classes: rates)
 
 
 def lines(choice: Choice) -> str:
@@ -133,3 +133,15 @@ def test_a_dry_run_says_what_would_be_chosen(motions: Path, capsys: pytest.Captu
     assert found.config["recipe"] == "auto"
     assert "chosen for about" in capsys.readouterr().err
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_the_processes_that_train_are_those_that_are_measured(
+    motions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIXFORMER_CACHE", str(tmp_path / "cache"))
+    result = train(motions, minutes=0.2, pretrained=False, output=tmp_path / "run", processes=2, epochs=2, **TINY_CLIP)
+    printed = capsys.readouterr().err
+    assert printed.count("2 processes of 1 thread") == 1
+    assert printed.index("2 processes") < printed.index("chosen for about") < printed.index("step ")
+    assert result.evaluation.protocol.scored == 12

@@ -13,7 +13,8 @@ from fixformer.runtime.signals import StopRequest
 from fixformer.training.frozen_features import FrozenFeatures, FrozenLoader
 from fixformer.training.learner import FromFeatures
 from fixformer.training.log import read_log
-from fixformer.training.run import TrainResult, build_model, load_checked_index, resolve_config, train
+from fixformer.training.request import load_checked_index, resolve_config
+from fixformer.training.run import TrainResult, build_model, train
 from tiny_run import TINY, Run, loss_trace
 
 LITE: dict[str, Any] = {
@@ -186,3 +187,13 @@ def test_the_first_steps_of_the_demo_are_not_changed_by_all_this(run: Run) -> No
     """A run without a frozen phase has one schedule."""
     rates = [row["lr"] for row in read_log(run().output / "log.jsonl") if row["kind"] == "step"]
     assert max(rates) > rates[-1]
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_features_and_have_the_losses_of_one(lite: dict[str, Any], tmp_path: Path) -> None:
+    """In both phases, each of which has its own gradients to exchange; micro-batches included."""
+    alone = train(**{**lite, "epochs": 4, "output": tmp_path / "alone"})
+    other = {"cache": str(tmp_path / "other"), "micro_batch": 1, "processes": 2}
+    two = train(**{**lite, **other, "epochs": 4, "output": tmp_path / "two"})
+    assert loss_trace(two.output) == pytest.approx(loss_trace(alone.output), rel=1e-4)
+    assert two.evaluation.confusion == alone.evaluation.confusion

@@ -10,7 +10,8 @@ import pytest
 
 from fixformer.errors import SettingsConflict, UnknownName, UserError
 from fixformer.training.initialise import check_batch_division
-from fixformer.training.run import plan, resolve_config, train
+from fixformer.training.request import resolve_config
+from fixformer.training.run import plan, train
 from tiny_run import Run
 
 

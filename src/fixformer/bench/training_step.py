@@ -183,7 +183,7 @@ def measure(job: TrainingStepJob) -> TrainingStep:
 
 def check_data(recipe: str, data: str | Path) -> None:
     """Raise a `UserError` if `bench_data_wait` cannot train on this."""
-    from fixformer.training.run import load_checked_index, resolve_config
+    from fixformer.training.request import load_checked_index, resolve_config
 
     load_checked_index(resolve_config(recipe, data=data, **ONE_EPOCH))
 
@@ -191,7 +191,8 @@ def check_data(recipe: str, data: str | Path) -> None:
 def bench_data_wait(recipe: str, data: str | Path, **overrides: Any) -> dict[str, Any]:
     """The share of its time that a run of one epoch waits for data, with the cache filled."""
     from fixformer.training.log import read_log
-    from fixformer.training.run import resolve_config, train
+    from fixformer.training.request import resolve_config
+    from fixformer.training.run import train
 
     config = resolve_config(recipe, data=data, **ONE_EPOCH)
     with tempfile.TemporaryDirectory() as folder:

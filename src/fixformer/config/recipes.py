@@ -140,7 +140,7 @@ def lsa64_all() -> TrainConfig:
 
     Cost: about an hour on 2 CPU cores, resumable. Hardware: any. Expected: 93 % top-1, 2x1 views; a linear probe on
     pixels scores 70 %.
-    Command: torchrun --standalone --nproc-per-node 2 -m fixformer train lsa64_all --data lsa64 threads=1
+    Command: fixformer train lsa64_all --data lsa64
     """
     config = _lsa64(0.4, Augment(jitter=(96, 116), reach=0.6, colour=0.4, span=0.8))
     optim = replace(config.optim, warmup_epochs=2)
@@ -154,7 +154,7 @@ def lsa64() -> TrainConfig:
     Start from lsa64_all, the 64 signs of the same eight signers: 23 signs alone are too few to learn from.
     Cost: 45 minutes on 2 CPU cores after that. Hardware: any. Expected: 93 to 95 % top-1, 2x1 views; a linear probe on
     pixels scores 64 %.
-    Command: torchrun --nproc-per-node 2 -m fixformer train lsa64 --data lsa64 --init runs/lsa64_all threads=1
+    Command: fixformer train lsa64 --data lsa64 --init runs/lsa64_all
     """
     config = _lsa64(0.35, Augment(jitter=(96, 140), reach=0.6, warp=0.25, colour=0.4, span=0.8))
     data, optim = replace(config.data, recording_set=1), replace(config.optim, warmup_epochs=0.5)

@@ -39,6 +39,7 @@ HIGHEST_RATE = 1e30  # optimisers compute in float32, which ends at 3e38
 LearningRate = Annotated[
     float, Expect("a finite number more than 0, at most 1e30", lambda value: 0 < value <= HIGHEST_RATE)
 ]
+Processes = Annotated[int, int_between(1, 64)]  # each has the weights and its own libraries in memory
 LearningRateEnd = Annotated[float, between(0, HIGHEST_RATE)]
 Seed = Annotated[int, Expect("an int of less than 64 bits", lambda seed: abs(seed) < 2**63)]
 
@@ -111,6 +112,8 @@ class RunConfig(Settings):
         compile: use torch.compile.
         shard: shard weights, gradients and optimiser state across processes (FSDP2).
         threads: of torch in each process; None is torch's default.
+        processes: that train together on a CPU; None starts as many as are faster than threads. For several GPUs or
+            machines use torchrun.
     """
 
     device: Device = "auto"
@@ -119,6 +122,7 @@ class RunConfig(Settings):
     compile: bool = False
     shard: bool = False
     threads: Threads | None = None
+    processes: Processes | None = None
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,7 @@ def check_device(name: str) -> None:
 # Settings that a resumed run may change: where and how fast it runs, not what it computes.
 FREE_TO_CHANGE = (
     *("output", "log_steps", "save", "eval.every", "eval.batch_size", "eval.baselines"),
-    *("run.device", "run.compile", "run.shard", "run.threads", "run.checkpointing"),
+    *("run.device", "run.compile", "run.shard", "run.threads", "run.processes", "run.checkpointing"),
     *("data.path", "data.videos", "data.workers", "data.prefetch", "data.cache"),
 )
 

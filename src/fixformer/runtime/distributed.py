@@ -1,10 +1,12 @@
 """One process or many: this process's rank, and the few messages processes exchange.
 
-Under torchrun every process reads its rank from the environment; without it, a world of one makes no library call at
-all. Control messages travel over gloo on the CPU, so that they never wait for a GPU.
+Under torchrun every process reads its rank from the environment; `train` gives one to each process that it starts;
+otherwise, a world of one makes no library call at all. Control messages travel over gloo on the CPU, so that they never
+wait for a GPU.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,9 +76,25 @@ class World:
 SINGLE_PROCESS = World(0, 1, torch.device("cpu"))
 
 
+@dataclass(frozen=True)
+class Seat:
+    """The place of a process among those that `train` has started on this machine.
+
+    `meeting` is the path of a new file in a private directory, where they publish their addresses.
+    """
+
+    rank: int
+    size: int
+    meeting: str
+
+
 @contextmanager
-def join_world(device: str) -> Iterator[World]:
+def join_world(device: str, seat: Seat | None = None) -> Iterator[World]:
     """The world of this process; its connections are closed at the end of the block."""
+    if seat is not None:
+        with _loopback(), _grouped("gloo", dist.FileStore(seat.meeting, seat.size), seat.rank, seat.size) as control:
+            yield World(seat.rank, seat.size, torch.device("cpu"), control)
+        return
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World(0, 1, choose_device(device, 0))
@@ -85,11 +103,33 @@ def join_world(device: str) -> Iterator[World]:
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=_fresh_store(), rank=int(os.environ["RANK"]), world_size=size)
+    with _grouped(backend, _fresh_store(), int(os.environ["RANK"]), size) as control:
+        yield World(dist.get_rank(), size, chosen, control)
+
+
+@contextmanager
+def _grouped(backend: str, store: dist.Store, rank: int, size: int) -> Iterator[dist.ProcessGroup]:
+    """The default process group for the block, and the one for control messages."""
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
-        yield World(dist.get_rank(), size, chosen, dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT))
+        yield dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT)
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Gloo listens to this machine only, not on the network."""
+    name, interface = "GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo"
+    before = os.environ.get(name)
+    os.environ[name] = interface
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _fresh_store() -> dist.Store:

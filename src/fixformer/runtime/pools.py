@@ -1,11 +1,14 @@
 """Maps over worker processes, in order of completion."""
 
+import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from fixformer.runtime.console import note
@@ -15,9 +18,27 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
 def processors() -> int:
     """Those that this process may use; macOS and Windows do not say, there it is all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(min(found, *_quotas(), math.inf)))
+
+
+def _quotas() -> Iterator[float]:
+    """How many processors' time a container or service may use: the limits of its cgroup and of those around it."""
+    own = ""
+    with suppress(OSError):  # in a container, where its cgroup is the outermost that can be seen, this says "/"
+        own = next((line[3:].strip() for line in OWN_CGROUP.read_text().splitlines() if line.startswith("0::")), "")
+    place = CGROUPS / own.lstrip("/")
+    for folder in (place, *place.parents):
+        with suppress(OSError, ValueError, ZeroDivisionError):  # "max" is no number: there is no limit
+            quota, period = (folder / "cpu.max").read_text().split()
+            yield int(quota) / int(period)
+        if folder == CGROUPS:
+            return
 
 
 # More processes than this only take turns and memory. Some more than there are processors help where a worker waits for

@@ -35,6 +35,8 @@ FROZEN_SHARE, FEATURE_SHARE = 0.3, 0.1
 MOST_EPOCHS, LEAST_EPOCHS = 40, 2
 # A class that is this many times larger than another would be guessed far too often.
 UNBALANCED = 3
+# Timed calls of each kind of step; a step of two clips of fixformer_lite takes a quarter of a second.
+CALLS = 5
 # Of a model that is trained from nothing: small clips, so that there are more epochs of them.
 SCRATCH_SIZE = 64
 
@@ -82,6 +84,9 @@ class Rates:
     whole: float
 
 
+Measure = Callable[[TrainConfig, int], Rates]
+
+
 @dataclass
 class _Choosing:
     """A config in the making: what the user gave stays, everything else may be chosen, with a reason."""
@@ -98,7 +103,7 @@ class _Choosing:
                 self.reasons.append(Reason(settings, why, change))
 
 
-def choose(config: TrainConfig, given: Set[str], facts: SetFacts, minutes: float, rates: Rates | None = None) -> Choice:
+def choose(config: TrainConfig, given: Set[str], facts: SetFacts, minutes: float, measure: Measure) -> Choice:
     """The run for a data set.
 
     Args:
@@ -106,7 +111,7 @@ def choose(config: TrainConfig, given: Set[str], facts: SetFacts, minutes: float
         given: the full names of those settings, which are not changed.
         facts: about the videos.
         minutes: that the run may take.
-        rates: of this machine; measured if None.
+        measure: gives the rates of this machine for a config and so many classes.
     """
     making = _Choosing(config, given)
     _choose_model(making, facts)
@@ -120,7 +125,7 @@ def choose(config: TrainConfig, given: Set[str], facts: SetFacts, minutes: float
     if choose_device(making.config.run.device, 0).type == "cpu" and batch > 2 and _is_lite(making.config):
         # the largest tensors of two clips are below 32 MB, from where glibc gives memory back and asks for it again
         making.set({"micro_batch": 2}, "", "")
-    seconds = _choose_epochs(making, facts, minutes, rates or measure_rates(making.config, facts.classes))
+    seconds = _choose_epochs(making, facts, minutes, measure(making.config, facts.classes))
     return Choice(making.config, making.reasons, seconds / 60)
 
 
@@ -191,7 +196,7 @@ def measure_rates(config: TrainConfig, classes: int) -> Rates:
     """Time a few steps of random clips on the device that will train them; takes two to five seconds."""
     device = choose_device(config.run.device, 0)
     model = build_model(config, max(2, classes)).to(device).train()
-    clips = config.micro_batch or config.batch_size
+    clips = min(config.batch_size, config.micro_batch or config.batch_size)
     video_BCTHW = torch.randn(clips, 3, config.clip.frames, config.clip.size, config.clip.size, device=device)
     stem = stem_of(model)
     if not isinstance(stem, Lite0Stem):
@@ -207,11 +212,15 @@ def measure_rates(config: TrainConfig, classes: int) -> Rates:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """The mean of the second and third call; the first one sets things up."""
+    """The shortest of a few calls after one that sets things up: what else the machine does now says little about the
+    next quarter of an hour, and one call that has to wait for it would cost most of the epochs."""
     run()
+    return min(_one_call(run) for _ in range(CALLS))
+
+
+def _one_call(run: Callable[[], object]) -> float:
     begin = time.perf_counter()
-    for _ in range(2):
-        run()
+    run()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / 2
+    return time.perf_counter() - begin

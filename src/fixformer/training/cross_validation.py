@@ -29,14 +29,9 @@ from fixformer.runtime.console import note, printable
 from fixformer.runtime.files import write_json
 from fixformer.runtime.pools import processors
 from fixformer.training.checkpoint_store import CheckpointStore
-from fixformer.training.run import (
-    Minutes,
-    choose_the_rest,
-    load_checked_index,
-    print_lines,
-    resolve_config,
-    train_resolved,
-)
+from fixformer.training.processes import Crew
+from fixformer.training.request import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
+from fixformer.training.run import train_resolved
 from fixformer.training.run_record import RunRecord
 
 Folds = Annotated[int, int_between(2, 1000)]
@@ -117,33 +112,40 @@ def cross_validate(
     if not overrides.keys() & {"baselines", "eval.baselines"}:
         config = replace(config, eval=replace(config.eval, baselines=False))  # five times the same comparison
     home = Path(config.output)
-    config = _chosen(config, folds, {"init": init, **overrides}, minutes, resume=resume)
-    runs = [_fold_config(config, number, folds) for number in range(1, folds + 1)]
-    indexes = [load_checked_index(run) for run in runs]  # before the first one trains for an hour
-    groups = _groups(indexes[0])
-    warning = None if groups or config.data.location else _leak_warning(indexes, config)
-    if warning:
-        note(printable(f"warning: {warning}"))
-    found: list[Evaluation] = []
-    for number, (run, index) in enumerate(zip(runs, indexes, strict=True), 1):
-        finished = _finished(run, index) if resume else None
-        if finished:
-            note(f"fold {number} of {folds} is finished: {finished.metrics.video_top1:.1%}")
-        else:
-            note(f"fold {number} of {folds}")
-            finished = train_resolved(run, index, resume=resume, fork=fork).evaluation
-        found.append(finished)
+    with Crew() as crew:
+        config = _chosen(config, folds, {"init": init, **overrides}, minutes, crew, resume=resume)
+        runs = [_fold_config(config, number, folds) for number in range(1, folds + 1)]
+        indexes = [load_checked_index(run) for run in runs]  # before the first one trains for an hour
+        groups = _groups(indexes[0])
+        warning = None if groups or config.data.location else _leak_warning(indexes, config)
+        if warning:
+            note(printable(f"warning: {warning}"))
+        found = list(_train_folds(runs, indexes, crew, resume=resume, fork=fork))
     result = _summarise(home, found, groups, warning)
     _write(result)
     return result
 
 
+def _train_folds(
+    runs: list[TrainConfig], indexes: list[Index], crew: Crew, *, resume: bool, fork: bool
+) -> Iterator[Evaluation]:
+    """The evaluation of one fold after the other, all with the same processes."""
+    for number, (run, index) in enumerate(zip(runs, indexes, strict=True), 1):
+        finished = _finished(run, index) if resume else None
+        if finished:
+            note(f"fold {number} of {len(runs)} is finished: {finished.metrics.video_top1:.1%}")
+        else:
+            note(f"fold {number} of {len(runs)}")
+            finished = train_resolved(run, index, crew, resume=resume, fork=fork).evaluation
+        yield finished
+
+
 def _chosen(
-    config: TrainConfig, folds: int, given: dict[str, Any], minutes: float | None, *, resume: bool
+    config: TrainConfig, folds: int, given: dict[str, Any], minutes: float | None, crew: Crew, *, resume: bool
 ) -> TrainConfig:
     """The settings of every fold: where the recipe leaves them open, chosen for the first one."""
     first = _fold_config(config, 1, folds)
-    choice = choose_the_rest(first, load_checked_index(first), given, minutes, resume=resume)
+    choice = choose_the_rest(first, load_checked_index(first), given, minutes, crew, resume=resume)
     if choice is None:
         return config
     print_lines([f"each of {folds} folds:", *choice.lines()])

@@ -1,6 +1,7 @@
 """`fixformer train --dry-run`: an estimate of the steps, memory and time of a run."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
@@ -66,20 +67,11 @@ class Plan:
 
 def make_plan(config: TrainConfig, index: Index) -> Plan:
     """The plan of a run. Costs are counted on the meta device; only the machine's speed is measured."""
-    videos, tests, classes = len(index.split("train")), len(index.split(index.eval_split)), len(index.labels)
+    videos, tests = len(index.split("train")), len(index.split(index.eval_split))
     stages = [config.stage_of(epoch) for epoch in range(config.epochs)]
-    final = (config.clip.frames, config.clip.size)
-    costs = {
-        (frames, size): cost(config.model, frames, size, num_classes=classes, **config.model_settings)
-        for frames, size in {final, *((stage.frames, stage.size) for stage in stages)}
-    }
-    steps, macs = 0, 0
-    for epoch, stage in enumerate(stages, 1):
-        batch, clip_macs = stage.batch_size or config.batch_size, costs[stage.frames, stage.size].executed_macs
-        steps += videos // batch
-        is_scored = epoch == config.epochs or (config.eval.every and epoch % config.eval.every == 0)
-        macs += (PASSES * (videos // batch) * batch + tests * bool(is_scored)) * clip_macs
-    macs += tests * prod(parse_views(config.eval.views)) * costs[final].executed_macs
+    costs = _costs(config, len(index.labels))
+    final = costs[config.clip.frames, config.clip.size]
+    macs = _macs(config, index, costs) + tests * prod(parse_views(config.eval.views)) * final.executed_macs
     by_stage = [
         _training_bytes(config, stage.batch_size or config.batch_size, costs[stage.frames, stage.size])
         for stage in set(stages)
@@ -87,16 +79,49 @@ def make_plan(config: TrainConfig, index: Index) -> Plan:
     gmacs = sgemm_gmacs(0.3)
     return Plan(
         config=dump(config),
-        classes=classes,
+        classes=len(index.labels),
         train_videos=videos,
         test_videos=tests,
-        steps=steps,
-        params=costs[final].params,
-        memory_mb=max(_evaluation_bytes(config, costs[final]), *by_stage) / 2**20,
+        steps=sum(videos // (stage.batch_size or config.batch_size) for stage in stages),
+        params=final.params,
+        memory_mb=max(_evaluation_bytes(config, final), *by_stage) / 2**20,
         host_mb=PROCESS_MB + _cache_bytes(config, videos + tests) / 2**20,
         hours=macs / (gmacs * 1e9 * EFFICIENCY) / 3600,
         gmacs=gmacs,
     )
+
+
+def _costs(config: TrainConfig, classes: int) -> dict[tuple[int, int], Cost]:
+    """Of a clip, by frames and size: of the final evaluation and of all stages."""
+    stages = {(stage.frames, stage.size) for stage in config.stages}
+    return {
+        (frames, size): cost(config.model, frames, size, num_classes=classes, **config.model_settings)
+        for frames, size in {(config.clip.frames, config.clip.size), *stages}
+    }
+
+
+def _macs(config: TrainConfig, index: Index, costs: Mapping[tuple[int, int], Cost]) -> int:
+    """Multiply-accumulates of all steps and of the evaluations on the way."""
+    videos, tests, macs = len(index.split("train")), len(index.split(index.eval_split)), 0
+    for epoch, stage in enumerate(map(config.stage_of, range(config.epochs)), 1):
+        batch = stage.batch_size or config.batch_size
+        is_scored = epoch == config.epochs or (config.eval.every and epoch % config.eval.every == 0)
+        clips = PASSES * (videos // batch) * batch + tests * bool(is_scored)
+        macs += clips * costs[stage.frames, stage.size].executed_macs
+    return macs
+
+
+def training_macs(config: TrainConfig, index: Index) -> int:
+    """Multiply-accumulates of a run without its final evaluation."""
+    return _macs(config, index, _costs(config, len(index.labels)))
+
+
+def process_bytes(config: TrainConfig, classes: int, processes: int) -> float:
+    """Memory of each of so many processes."""
+    costs = _costs(config, classes)
+    batch = {(s.frames, s.size): s.batch_size or config.batch_size for s in map(config.stage_of, range(config.epochs))}
+    most = max(_training_bytes(config, clips // processes, costs[shape]) for shape, clips in batch.items())
+    return PROCESS_MB * 2**20 + max(most, _evaluation_bytes(config, costs[config.clip.frames, config.clip.size]))
 
 
 def _training_bytes(config: TrainConfig, batch: int, found: Cost) -> float:

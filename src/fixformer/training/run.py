@@ -2,49 +2,41 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
 from fixformer.config import TrainConfig
-from fixformer.config.overrides import apply_overrides, resolve
-from fixformer.config.recipes import RECIPES, get_recipe
-from fixformer.config.schema import add_once, between, check_path, checked, coerce, setting_types
-from fixformer.data.audit.facts import survey
+from fixformer.config.schema import checked, coerce
 from fixformer.data.listing import Index
-from fixformer.data.loading import VideoReader, check_location, index_of, reader_for
-from fixformer.errors import SettingsConflict, UnknownName, UserError
+from fixformer.data.loading import VideoReader, reader_for
+from fixformer.errors import UserError
 from fixformer.evaluation.baselines import Baselines, compute_baselines
-from fixformer.evaluation.evaluate import evaluate_model, labelled_samples, write_evaluation
+from fixformer.evaluation.evaluate import evaluate_model, write_evaluation
 from fixformer.evaluation.result import Evaluation
 from fixformer.models.checkpoint import read_info
 from fixformer.models.layers.lite0 import Lite0Stem
-from fixformer.models.registry import model_setting_types
 from fixformer.models.weights.image_network import load_lite0_stem
 from fixformer.runtime.console import note, printable
-from fixformer.runtime.distributed import World, choose_device, join_world
-from fixformer.runtime.files import check_writable, claim_output, require_outside_runs
+from fixformer.runtime.distributed import Seat, World, choose_device, join_world
 from fixformer.runtime.locks import locked
 from fixformer.runtime.progress import Report, progress
 from fixformer.runtime.signals import StopRequest
 from fixformer.training.checkpoint_store import CheckpointStore, read_state, read_tensors
-from fixformer.training.choose import MINUTES, Choice, choose
 from fixformer.training.display import make_display
 from fixformer.training.frozen_features import FrozenFeatures
 from fixformer.training.initialise import build_model, check_batch_division, check_stage_sizes, load_initial_weights
 from fixformer.training.learner import Learner, stem_of
 from fixformer.training.log import read_log
 from fixformer.training.plan import Plan, make_plan
+from fixformer.training.processes import Crew
+from fixformer.training.request import Minutes, choose_the_rest, load_checked_index, print_lines, resolve_config
 from fixformer.training.run_notes import run_notes
 from fixformer.training.run_record import RUN_FILE, RunRecord
 from fixformer.training.trainer import Trainer
-
-AUTO = "auto"  # the recipe of a data set that is given in the place of a recipe
-Minutes = Annotated[float, between(0.1, 100_000)]
 
 
 @dataclass(frozen=True)
@@ -101,23 +93,31 @@ def train(
     """
     config = resolve_config(recipe, data=data, output=output, init=init, shard=shard, **overrides)
     index = load_checked_index(config)
-    choice = choose_the_rest(config, index, {"init": init, **overrides}, minutes, resume=resume)
-    if choice is not None:
-        config = choice.config
-        print_lines(choice.lines())
-    return train_resolved(config, index, resume=resume, fork=fork)
+    with Crew() as crew:
+        choice = choose_the_rest(config, index, {"init": init, **overrides}, minutes, crew, resume=resume)
+        if choice is not None:
+            config = choice.config
+            print_lines(choice.lines())
+        return train_resolved(config, index, crew, resume=resume, fork=fork)
 
 
-def train_resolved(config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> TrainResult:
+def train_resolved(config: TrainConfig, index: Index, crew: Crew, *, resume: bool, fork: bool) -> TrainResult:
     """`train` with a config and an index in which nothing is left to choose."""
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    crew.prepare(config, index)
+    with crew.seat(config, resume=resume, fork=fork) as seat:
+        return train_in_place(config, index, seat, resume=resume or restarted, fork=fork)
+
+
+def train_in_place(config: TrainConfig, index: Index, seat: Seat | None, *, resume: bool, fork: bool) -> TrainResult:
+    """The part of this process in a run."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     # The signal handlers come after the process group: Python would not run them inside the call that waits for the
     # other processes, so SIGTERM could not stop a run that waits.
-    with join_world(config.run.device) as world, StopRequest() as stop, ExitStack() as lock:
+    with join_world(config.run.device, seat) as world, StopRequest() as stop, ExitStack() as lock:
         world.on_main_process(lambda: lock.enter_context(locked(config.output)))
-        return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
+        return _run(config, index, world, stop, resume=resume, fork=fork)
 
 
 def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None = None, **settings: Any) -> Plan:
@@ -125,109 +125,17 @@ def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None =
     config = resolve_config(recipe, **settings)
     index = load_checked_index(config)
     given = {name: value for name, value in settings.items() if name not in ("data", "output", "shard")}
-    if choice := choose_the_rest(config, index, given, coerce(minutes, Minutes | None, "minutes"), resume=False):
-        config = choice.config
-        print_lines(choice.lines())
+    minutes = coerce(minutes, Minutes | None, "minutes")
+    with Crew() as crew:
+        if choice := choose_the_rest(config, index, given, minutes, crew, resume=False):
+            config = choice.config
+            print_lines(choice.lines())
+        else:
+            crew.announce(config, index)
     choose_device(config.run.device, 0)
     if config.init:
         load_initial_weights(build_model(config, len(index.labels)), config.init, index.labels)
     return make_plan(config, index)
-
-
-@checked
-def resolve_config(
-    recipe: str | Path | TrainConfig,
-    *,
-    data: str | Path | None = None,
-    output: str | Path | None = None,
-    init: str | Path | None = None,
-    shard: bool = False,
-    **overrides: Any,
-) -> TrainConfig:
-    """The complete, validated config of a run."""
-    for name, path in (("data", data), ("output", output), ("init", init)):
-        if path is not None:
-            check_path(path, name)
-    if not isinstance(recipe, TrainConfig):
-        check_path(recipe, "recipe")
-    if not isinstance(recipe, TrainConfig) and str(recipe) not in RECIPES:
-        found = _data_set(recipe)
-        if data is not None and Path(data) != found:
-            raise SettingsConflict(f"two data sets, {str(recipe)!r} and data={str(data)!r}; give one, or a recipe.")
-        recipe, data = AUTO, found
-    config = recipe if isinstance(recipe, TrainConfig) else get_recipe(str(recipe))
-    named = {"data.path": data, "output": output, "init": init, "run.shard": shard or None}
-    given: dict[str, Any] = {name: str(value) for name, value in named.items() if value is not None}
-    for name, value in overrides.items():
-        add_once(given, name, value)
-    if not config.data.path and not {"data.path", "path"} & given.keys():
-        raise UserError(f"recipe {config.recipe} needs data; give --data DIRECTORY.")
-    config = apply_overrides(config, given, model_setting_types)
-    home = config.output or f"runs/{config.recipe}"
-    check_writable(home)
-    require_outside_runs(home)
-    claim_output(home, config.data.path, "train")
-    return replace(config, output=home)
-
-
-def print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        note(printable(line))
-
-
-def choose_the_rest(
-    config: TrainConfig, index: Index, given: Mapping[str, Any], minutes: float | None, *, resume: bool
-) -> Choice | None:
-    """For the recipe "auto": what was not given is chosen, or taken from the run that is resumed."""
-    if config.recipe != AUTO:
-        if minutes is not None:
-            raise SettingsConflict(
-                f"minutes={minutes:g} is for `fixformer train DIR`; recipe {config.recipe} has epochs."
-            )
-        return None
-    given = {name: value for name, value in given.items() if value is not None}
-    stored = RunRecord.read(Path(config.output)) if resume else None
-    if stored is not None and stored.config.recipe == AUTO:
-        kept = apply_overrides(stored.config, given, model_setting_types)
-        return Choice(replace(kept, output=config.output, data=replace(kept.data, path=config.data.path)), [], 0)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
-            f"{config.data.path}: under torchrun, give a recipe and its settings, such as `train folder --data DIR`; "
-            "the choice is made for one process."
-        )
-    names = {resolve(name, model_setting_types(config.model), setting_types(TrainConfig)) for name in given}
-    choice = choose(config, names, survey(index, config.data), MINUTES if minutes is None else minutes)
-    _check_batch_sizes(choice.config, index)
-    return choice
-
-
-def _data_set(name: str | Path) -> Path:
-    """A data set in the place of a recipe's name."""
-    path = Path(name)
-    if os.path.exists(path):
-        return path
-    if isinstance(name, Path) or path.name != name or path.suffix:  # no recipe has such a name
-        raise UserError(f"no such file or directory: {name}.")
-    raise UnknownName("name: no file, directory, recipe or data set", name, RECIPES)
-
-
-def load_checked_index(config: TrainConfig) -> Index:
-    """The data of a run; a `UserError` if it cannot be trained and evaluated on."""
-    # shards that are read through a pipe need not be beside their index
-    index = index_of(config.data, require_files=config.data.location is None)
-    index.require_trainable()
-    check_location(config.data)
-    if config.recipe != AUTO:  # whose batch size is chosen for the videos
-        _check_batch_sizes(config, index)
-    labelled_samples(index, index.eval_split)  # raises if no split can be evaluated
-    return index
-
-
-def _check_batch_sizes(config: TrainConfig, index: Index) -> None:
-    videos = len(index.split("train"))
-    for batch_size in config.batch_sizes:
-        if batch_size > videos:
-            raise UserError(f"batch_size={batch_size} is larger than the training set of {videos} videos; lower it.")
 
 
 def _run(
