@@ -116,7 +116,9 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert all((parameter.grad is not None) == ("bias" in name) for name, parameter in model.blocks.named_parameters())
 
 
-@pytest.mark.parametrize("settings", [{}, {"attention": "mala"}, {"kernel": "polar", "local": True, "output_gate": True}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"attention": "mala"}, {"kernel": "polar", "local": True, "output_gate": True}]
+)
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_a_model_trains_the_same(checkpointing: bool, settings: dict[str, Any]) -> None:
     """Stochastic depth and a part of the batch included."""

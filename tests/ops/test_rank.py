@@ -69,7 +69,7 @@ def test_equal_keys_have_weights_of_one():
 
 
 def test_a_key_that_all_queries_resemble_counts_more():
-    q, k, v = features(1, 1, 37, 16, kernel=relu)
+    q, k, _ = features(1, 1, 37, 16, kernel=relu)
     k[:, :, 4] = 4 * q.mean(2)
     share = rank_attention_matrix(q, k)[..., 4]
     assert (share > (q @ k.mT / (q @ k.mT).sum(-1, keepdim=True))[..., 4]).all()

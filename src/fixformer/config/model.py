@@ -63,12 +63,12 @@ class TransformerSettings(ModelSettings):
 class ModelConfig(TransformerSettings):
     """Everything that defines our video Transformer. A setting left at None takes the paper's value in `filled()`.
 
-    What came after the paper: `attention` mala, inline and rank; `kernel="polar"`; `output_gate`, a sigmoid gate from the
-    token on what an attention returns; `local`, a depth-wise 3x3 convolution of the values on each frame beside it.
+    What came after the paper: `attention` mala, inline and rank; `kernel="polar"`; `output_gate`, a sigmoid gate from
+    the token on what an attention returns; `local`, a depth-wise 3x3 convolution of the values on each frame.
 
-    Two more settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small data
-    sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore `patch_stride`
-    and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean.
+    Two more settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small
+    data sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore
+    `patch_stride` and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean.
     """
 
     mlp_conv: bool = True

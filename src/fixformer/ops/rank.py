@@ -1,8 +1,8 @@
 """Rank-augmented linear attention (RALA; Fan et al., CVPR 2025) on features φ(q), φ(k) that a kernel has made.
 
 Not the paper's "RALA", which is LARA (`ops/lara.py`). Before linear attention, key j is multiplied by
-M softmax_j(s φ(q)̄·φ(k_j)), s = E^-½: keys that resemble the mean query count more, so that the sum Σ_j φ(k_j)ᵀ v_j is less
-of an average and has a higher rank.
+M softmax_j(s φ(q)̄·φ(k_j)), s = E^-½. Keys that resemble the mean query count more, so that Σ_j φ(k_j)ᵀ v_j is less of
+an average and has a higher rank.
 
 Shapes: B batch, H heads, N queries, M keys, E head width.
 """

@@ -1,5 +1,6 @@
 """The convolution of the values and the output gate: what they compute, with every attention, pattern and order."""
 
+from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 import pytest
@@ -9,12 +10,13 @@ from torch import Tensor
 
 from fixformer import create_model
 from fixformer.config.model import AttentionName
+from fixformer.errors import WeightsError
 from fixformer.models.attention.beside import LocalValues, OutputGate
 from fixformer.models.attention.module import Attention
 from fixformer.models.base import VideoModel
 from fixformer.models.cost import cost
 from fixformer.models.video_transformer import attentions
-from fixformer.models.weights.loading import load_weights
+from fixformer.models.weights.loading import ADDED, load_weights
 
 SMALL: dict[str, Any] = {"num_classes": 7, "num_frames": 4, "image_size": 44, "depth": 2}
 SETTINGS = [{"local": True}, {"output_gate": True}, {"local": True, "output_gate": True}]
@@ -79,8 +81,8 @@ def test_with_every_attention_in_every_pattern(attention: str, pattern: str) -> 
     silent = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
     assert not silent
     for module in attentions(model):
-        assert module.local is not None and module.local.weight.grad.any()  # type: ignore[union-attr]
-        assert module.output_gate is not None and module.output_gate.fc.weight.grad.any()  # type: ignore[union-attr]
+        learned = dict(module.named_parameters())
+        assert all(learned[name].grad.any() for name in ("local.weight", "output_gate.fc.weight"))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -123,14 +125,13 @@ def test_parameters_and_multiplications() -> None:
 
 
 def test_weights_from_elsewhere_leave_them_as_they_are() -> None:
-    """And weights of ours without them are another network, which is said."""
-    from fixformer.errors import WeightsError
-
+    """Weights of ours without them are another network, which is said."""
+    for name in ("local.weight", "local.bias", "output_gate.fc.weight", "output_gate.fc.bias"):
+        assert any(fnmatchcase(f"blocks.3.time.body.{name}", pattern) for pattern in ADDED)
     plain, both = tiny(), tiny(local=True, output_gate=True)
     with pytest.raises(WeightsError, match=r"space\.body\.local\.weight"):
         load_weights(both, plain.state_dict(), quiet=True)
-    same = tiny(local=True, output_gate=True)
-    torch.nn.init.zeros_(same.head.fc.weight)  # type: ignore[union-attr, arg-type]
+    same = create_model("fixformer_tiny", **SMALL, local=True, output_gate=True).eval()
     assert load_weights(same, both.state_dict(), quiet=True).initial == []
     torch.testing.assert_close(same(clip()), both(clip()))
 
@@ -151,4 +152,5 @@ def test_autocast_is_close() -> None:
 
 def test_other_models_have_neither() -> None:
     model = create_model("timesformer_base", num_frames=2, image_size=32, embed_dim=32, depth=1, num_heads=2)
-    assert all(module.local is module.output_gate is None for module in model.modules() if isinstance(module, Attention))
+    found = [module for module in model.modules() if isinstance(module, Attention)]
+    assert [(module.local, module.output_gate) for module in found] == [(None, None)] * 2

@@ -1,9 +1,9 @@
 """The kinds of attention the paper compares and those that came after it, one small module each.
 
 Any kind may be used on any axis, with association and fixation before it or without. What fixation sees differs:
-features φ(q), φ(k) for linear attention, MALA and rank-augmented attention; relu(q), relu(k) for cosFormer, whose kernel
-comes first as the paper asks; q and k themselves for all others, whose nonlinearity is a softmax or needs the sign of
-its input (the released code does the same with softmax).
+features φ(q), φ(k) for linear attention, MALA and rank-augmented attention; relu(q), relu(k) for cosFormer, whose
+kernel comes first as the paper asks; q and k themselves for all others, whose nonlinearity is a softmax or needs the
+sign of its input (the released code does the same with softmax).
 
 Shapes: G sequences of N tokens, h heads, E head width, R slots, C landmarks. `grid` says how the N tokens lie: (rows,
 columns) of a frame, (frames,) of a position over time, or all three.
