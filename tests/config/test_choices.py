@@ -31,9 +31,14 @@ UNCHECKED = {
     "ops/performer.py::performer_attention": "to linear_attention",
     "runtime/files.py::open_file": "to open",
     # ops imports no schema; the last test here
-    "ops/linear_attention.py::linear_attention": "checks it itself",
+    "ops/inline.py::inline_attention": "to weighted_sums",
+    "ops/linear_attention.py::linear_attention": "to resolve_product_order",
     "ops/linear_attention.py::linear_attention_gradients": "from linear_attention",
-    "ops/linear_attention.py::resolve_product_order": "to linear_attention",
+    "ops/linear_attention.py::resolve_product_order": "checks it itself",
+    "ops/linear_attention.py::weighted_sums": "to resolve_product_order",
+    "ops/mala.py::mala_attention": "to weighted_sums",
+    "ops/polar.py::polar_attention": "to linear_attention",
+    "ops/rank.py::rank_attention": "to linear_attention",
     "ops/performer.py::orthogonal_projection": "checks it itself",
 }
 

@@ -48,6 +48,22 @@ def test_the_compared_attentions_in_our_backbone(attention: str, gflops: float) 
     assert counted.params - plain == (12 * 256 * (2 * 289 + 16) if attention == "linformer" else 0)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"attention": "mala"}, {"attention": "inline"}, {"attention": "rank"}, {"kernel": "polar"}]
+)
+def test_what_came_after_the_paper(settings: dict[str, str]) -> None:
+    """A head's φ(k)ᵀv and φ(q)(φ(k)ᵀv) are 2·64² multiplications a token, of polar features twice as many.
+
+    The mean query meets every key; powers are 64 for each of the 8 heads.
+    """
+    plain, counted = (cost("fixformer_base", **PLAIN, **more) for more in ({}, settings))
+    tokens, attentions, heads = 16 * 17 * 17, 24, 8
+    extra = {"rank": heads * 64, None: heads * 2 * 64**2}.get(settings.get("attention"), 0)
+    assert counted.macs - plain.macs == attentions * tokens * extra
+    assert counted.params - plain.params == (attentions * heads * 64 if "kernel" in settings else 0)
+    assert counted.executed_macs < counted.macs
+
+
 def test_the_gate_evaluated_once_makes_the_default_254_gflops() -> None:
     default = cost("fixformer_base")
     assert round(default.macs / 1e9, 1) == 254.2

@@ -116,10 +116,13 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert all((parameter.grad is not None) == ("bias" in name) for name, parameter in model.blocks.named_parameters())
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"attention": "mala"}, {"kernel": "polar", "local": True, "output_gate": True}]
+)
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_a_model_trains_the_same(checkpointing: bool) -> None:
+def test_a_model_trains_the_same(checkpointing: bool, settings: dict[str, Any]) -> None:
     """Stochastic depth and a part of the batch included."""
-    model, video = tiny(depth=2, drop_path=0.5, dropout=0.1), torch.randn(2, 3, 3, 40, 33)
+    model, video = tiny(depth=2, drop_path=0.5, dropout=0.1, **settings), torch.randn(2, 3, 3, 40, 33)
     model.set_grad_checkpointing(checkpointing)
     found = []
     for enable in (True, False):
@@ -189,7 +192,11 @@ def test_a_branch_with_something_foreign_inside_runs_as_it_is(change: Callable[[
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [({"attention": "softmax"}, 1), ({"attention": "cosformer"}, 1), ({"order": "fixation_first"}, 1), ({}, 3)],
+    [
+        *[({"attention": kind}, 1) for kind in ("softmax", "cosformer", "mala", "inline", "rank")],
+        *[(settings, 1) for settings in ({"kernel": "polar"}, {"local": True}, {"output_gate": True})],
+        *[({"order": "fixation_first"}, 1), ({}, 3)],
+    ],
     ids=str,
 )
 def test_other_attentions_keep_autograd(settings: dict[str, Any], expected: int) -> None:

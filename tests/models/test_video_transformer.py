@@ -160,6 +160,12 @@ SETTINGS: list[dict[str, Any]] = [
     {"reading": "released"},
     {"stem": "conv", "patch_size": 8},
     {"pool": "grid"},
+    {"attention": "mala"},
+    {"attention": "inline"},
+    {"attention": "rank"},
+    {"kernel": "polar"},
+    {"local": True},
+    {"output_gate": True},
 ]
 
 

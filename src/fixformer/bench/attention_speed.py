@@ -31,8 +31,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "ours": {},
     **{
         kind: {"attention": kind, **PLAIN}
-        for kind in ("performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom")
+        for kind in ("performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom", "mala", "inline", "rank")
     },
+    "polar": {"attention": "linear", "kernel": "polar", **PLAIN},
 }
 TWIN = "softmax"
 # A frame of side x side tokens: 196 to 16,384 of them.

@@ -7,7 +7,19 @@ from fixformer.config.clip import FrameCount, Side
 from fixformer.config.schema import PositiveInt, Rate, Settings, between, int_between
 from fixformer.errors import SettingsConflict
 
-AttentionName = Literal["linear", "softmax", "performer", "cosformer", "linformer", "orthoformer", "lara", "nystrom"]
+AttentionName = Literal[
+    "linear",
+    "softmax",
+    "performer",
+    "cosformer",
+    "linformer",
+    "orthoformer",
+    "lara",
+    "nystrom",
+    "mala",
+    "inline",
+    "rank",
+]
 FixationName = Literal["none", "separate", "cooperative"]
 # Sizes far above those of any published network. They keep counting a model quick, however wrong its settings are;
 # whether it fits this machine is decided by `models/registry.py::create_model`.
@@ -51,10 +63,13 @@ class TransformerSettings(ModelSettings):
 class ModelConfig(TransformerSettings):
     """Everything that defines our video Transformer. A setting left at None takes the paper's value in `filled()`.
 
-    Two settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small data
-    sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore `patch_stride`
-    and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean. `depth=0` leaves out
-    the blocks: what a stem, a pool and a head do alone.
+    What came after the paper: `attention` mala, inline and rank; `kernel="polar"`; `output_gate`, a sigmoid gate from
+    the token on what an attention returns; `local`, a depth-wise 3x3 convolution of the values on each frame.
+
+    Two more settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small
+    data sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore
+    `patch_stride` and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean. `depth=0` leaves
+    out the blocks: what a stem, a pool and a head do alone.
     """
 
     depth: Annotated[int, int_between(0, 256)] = 12
@@ -67,11 +82,13 @@ class ModelConfig(TransformerSettings):
     position_embedding: Literal["none", "learned"] = "none"
     time_slots: FrameCount | None = None
     attention: AttentionName = "linear"
-    kernel: Literal["relu", "elu1", "sigmoid"] | None = None
+    kernel: Literal["relu", "elu1", "sigmoid", "polar"] | None = None
     random_features: Width | None = None
     redraw_every: PositiveInt | None = None
     slots: Width | None = None
     landmarks: Width | None = None
+    local: bool = False
+    output_gate: bool = False
     fixation: FixationName = "cooperative"
     fixation_sources: Literal["qk", "qkv"] | None = None
     fixation_shared: bool | None = None
@@ -92,7 +109,7 @@ class ModelConfig(TransformerSettings):
         """A copy in which every setting left at None has its value."""
         released = self.reading == "released"
         dependent = {
-            "kernel": "relu" if self.attention == "linear" else None,
+            "kernel": OWN_KERNELS.get(self.attention),
             "landmarks": LANDMARKS.get(self.attention, 0),
             "fixation_sources": "qk" if self.fixation == "separate" else "qkv",
             "fixation_shared": self.fixation == "cooperative",
@@ -111,6 +128,11 @@ class ModelConfig(TransformerSettings):
                     f"{setting}={value!r} has no effect with {other}={context!r}; "
                     f"leave {setting} out or set {other} to {' or '.join(allowed)}."
                 )
+        if self.kernel == "polar" and self.attention != "linear":
+            raise SettingsConflict(
+                f"kernel='polar' works with attention='linear' only, got attention={self.attention!r}; "
+                "choose another kernel or attention."
+            )
         if self.patch_size not in PATCHES.get(self.stem, (self.patch_size,)):
             sizes = " or ".join(map(str, PATCHES[self.stem]))
             raise SettingsConflict(f"patch_size={self.patch_size}: expected {sizes} with stem={self.stem!r}.")
@@ -155,12 +177,14 @@ class FilledModelConfig(ModelConfig):
 PATCHES: dict[str, tuple[int, ...]] = {"conv": (4, 8, 16, 32), "lite0": (8, 16)}
 # How many landmarks each of these was published with.
 LANDMARKS = {"orthoformer": 64, "lara": 49, "nystrom": 64}
+# The kernel of each attention that has one: the paper's choice, and those these were published with.
+OWN_KERNELS = {"linear": "relu", "mala": "elu1", "rank": "elu1"}
 
 IN_TIME, IN_SPACE, ANYWHERE = ("time", "both"), ("space", "both"), ("time", "space", "both")
 GATED = ("separate", "cooperative")
 # The setting on the left has an effect only if the one in the middle has one of the values on the right.
 NEEDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("kernel", "attention", ("linear",)),
+    ("kernel", "attention", ("linear", "rank")),
     ("random_features", "attention", ("performer",)),
     ("redraw_every", "attention", ("performer",)),
     ("slots", "attention", ("linformer",)),

@@ -61,7 +61,7 @@ def run_in_place(blocks: nn.ModuleList, x_BTHWD: Tensor) -> Tensor:
     """All blocks without gradients, writing over `x_BTHWD`."""
     x_BTHWD = x_BTHWD.contiguous()
     for branch in (branch for block in blocks for branch in block.children()):
-        if isinstance(branch, Branch) and type(branch.body) in FUSED:
+        if isinstance(branch, Branch) and has_operator(branch.body):
             operator = make_operator(branch)
             operator.forward(_pairs(weights_of(operator)), x_BTHWD, x_BTHWD, None)
         else:
@@ -93,7 +93,7 @@ def may_run_in_place(model: nn.Module, blocks: nn.ModuleList, x_BTHWD: Tensor) -
 
 def may_fuse(branch: Branch, x_BTHWD: Tensor) -> bool:
     """Whether a branch is one of those known here, with plain layers inside and nobody who watches them."""
-    if type(branch) is not Branch or type(branch.body) not in FUSED:
+    if type(branch) is not Branch or not has_operator(branch.body):
         return False
     modules = list(branch.modules())
     if not all(is_known(module) and not is_watched(module) for module in modules):
@@ -102,6 +102,12 @@ def may_fuse(branch: Branch, x_BTHWD: Tensor) -> bool:
         type(parameter) is nn.Parameter and parameter.dtype == torch.float32 and parameter.device == x_BTHWD.device
         for parameter in branch.parameters()
     )
+
+
+def has_operator(body: nn.Module) -> bool:
+    """Whether a body is computed in chunks; attention with something beside it (`attention/beside.py`) is not."""
+    is_plain = not isinstance(body, Attention) or body.local is body.output_gate is None
+    return type(body) in FUSED and is_plain
 
 
 def has_gradient(body: nn.Module) -> bool:

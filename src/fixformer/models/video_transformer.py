@@ -107,7 +107,9 @@ class VideoTransformer(VideoModel):
         self.fused_training = enable
 
     def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if name in ("time_embed.slots", "position_embed.table")}
+        """Tables, and learned powers, which decay would pull to the middle of their range."""
+        tables = ("time_embed.slots", "position_embed.table")
+        return {name for name, _ in self.named_parameters() if name in tables or name.endswith(".attend.power")}
 
     def adapt_image_weights(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Attention in time starts as a copy of attention in space that adds nothing; joint attention takes its place.

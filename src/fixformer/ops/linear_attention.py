@@ -18,15 +18,21 @@ ProductOrder = Literal["auto", "keys_values", "queries_keys"]
 PRODUCT_ORDERS = get_args(ProductOrder)
 
 
-def cheaper_product_order(queries: int, keys: int, width: int) -> ProductOrder:
-    """The order of the two products with fewer multiplications: quadratic wins below `width` tokens."""
-    keys_values = (queries + keys) * width * width
-    queries_keys = 2 * queries * keys * width
+def cheaper_product_order(queries: int, keys: int, width: int, values: int | None = None) -> ProductOrder:
+    """The order of the two products with fewer multiplications: quadratic wins below `width` tokens.
+
+    `values` is the width of the values where it differs from that of the features.
+    """
+    values = width if values is None else values
+    keys_values = (queries + keys) * width * values
+    queries_keys = queries * keys * (width + values)
     return "keys_values" if keys_values <= queries_keys else "queries_keys"
 
 
 def resolve_product_order(order: ProductOrder, q_BHNE: Tensor, k_BHME: Tensor) -> ProductOrder:
     """The order itself, or the cheaper one for "auto"."""
+    if order not in PRODUCT_ORDERS:
+        raise UnknownName("product_order", order, PRODUCT_ORDERS)
     if order != "auto":
         return order
     return cheaper_product_order(q_BHNE.shape[-2], k_BHME.shape[-2], q_BHNE.shape[-1])
@@ -40,8 +46,6 @@ def linear_attention(
 
     `product_order` forces one order of the products; "auto" takes the cheaper one.
     """
-    if product_order not in PRODUCT_ORDERS:
-        raise UnknownName("product_order", product_order, PRODUCT_ORDERS)
     if resolve_product_order(product_order, q_BHNE, k_BHME) == "queries_keys":
         return linear_attention_matrix(q_BHNE, k_BHME, eps) @ v_BHME
     y_BHNE = q_BHNE @ (k_BHME.mT @ v_BHME)
@@ -54,6 +58,13 @@ def linear_attention_matrix(q_BHNE: Tensor, k_BHME: Tensor, eps: float = EPS) ->
     """The attention matrix that linear attention implies but never forms: `[B, H, N, M]`, rows sum to one."""
     weights_BHNM = q_BHNE @ k_BHME.mT
     return weights_BHNM / (weights_BHNM.sum(-1, keepdim=True) + eps)
+
+
+def weighted_sums(q_BHNE: Tensor, k_BHME: Tensor, v_BHME: Tensor, product_order: ProductOrder = "auto") -> Tensor:
+    """Σ_j (q_i · k_j) v_j, not normalised. For operators that normalise in another way."""
+    if resolve_product_order(product_order, q_BHNE, k_BHME) == "queries_keys":
+        return q_BHNE @ k_BHME.mT @ v_BHME
+    return q_BHNE @ (k_BHME.mT @ v_BHME)
 
 
 Gradients = tuple[Tensor, Tensor, Tensor]

@@ -15,6 +15,7 @@ from fixformer.evaluation.explain.rollout import MeanMatrix, roll_out
 from fixformer.models.attention.kinds import ATTENTION_KINDS
 from fixformer.models.base import VideoModel
 from fixformer.models.registry import create_model
+from fixformer.ops import linear_attention_matrix
 
 VIDEO = torch.randn(1, 3, 4, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -47,6 +48,36 @@ def test_matrices_times_values_are_the_output(attention: str, pattern: str) -> N
     with torch.no_grad():
         torch.testing.assert_close(model(VIDEO), logits)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax", "mala", "inline", "rank"])
+def test_matrices_are_formed_by_the_quadratic_definition(attention: str) -> None:
+    """Not by what the module does to unit vectors, which would test it against itself."""
+    (row, *_), _ = record(tiny(attention=attention, local=True, output_gate=True))
+    module = row.module
+    module.attend.forward = lambda *_: pytest.fail("the module was called")  # type: ignore[method-assign, assignment]
+    matrix = row.matrix()
+    torch.testing.assert_close(matrix.sum(-1), torch.ones(matrix.shape[:3]), atol=1e-4, rtol=0)
+
+
+def test_the_matrix_of_polar_attention_is_the_mean_over_the_channels_of_the_values() -> None:
+    (row, *_), _ = record(tiny(kernel="polar"))
+    q, k, v = row.attended
+    tokens = torch.arange(16)[:, None]
+    columns = [row.module.attend(q, k, (tokens == j) * torch.ones_like(v), row.grid) for j in range(16)]
+    expected = torch.stack([column.mean(-1) for column in columns], dim=-1)
+    torch.testing.assert_close(row.matrix(), expected)
+    torch.testing.assert_close(row.matrix().sum(-1), torch.ones(q.shape[:3]), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["mala", "rank"])
+def test_figure_two_takes_features_as_they_are(attention: str) -> None:
+    """ReLU would not change them, but it adds a constant."""
+    (row, *_), _ = record(tiny(attention=attention, fixation="none"))
+    q, k, _ = row.attended
+    panel = figure_two(row, 0, 0).panels[0]
+    expected = linear_attention_matrix(q, k)[0].mean(0).numpy()
+    np.testing.assert_allclose(panel.matrix_NN, expected, atol=1e-6)
 
 
 def test_layers_of_other_models_are_named() -> None:

@@ -75,6 +75,32 @@ def test_a_class_token_model_has_a_table_and_no_roll_out() -> None:
     assert list(found.heats) == ["occlusion"]
 
 
+@pytest.mark.parametrize("settings", [{"attention": "mala"}, {"attention": "inline"}, {"kernel": "polar"}], ids=str)
+def test_negative_weights_are_measured_and_drawn(settings: dict[str, str], tmp_path: Path) -> None:
+    """By their absolute values, and a sentence says so."""
+    torch.manual_seed(0)
+    sizes = {"num_frames": 4, "image_size": 48, "embed_dim": 32, "depth": 2, "num_heads": 2}
+    model = create_model("fixformer_tiny", num_classes=2, local=True, output_gate=True, **sizes, **settings).eval()
+    for name, parameter in model.named_parameters():
+        if ".qkv." in name:  # large ones, whose weights are far from equal
+            torch.nn.init.normal_(parameter)
+    clip_CTHW = torch.randint(0, 256, (3, 4, 48, 48), dtype=torch.uint8)
+    found = explain("x", model, ClipSpec(frames=4, size=48), ["a", "b"], clip_CTHW, CPU, layers=["0"], cells=(2, 2, 2))
+    assert any("negative weights" in note for note in found.notes) == ("attention" in settings)
+    assert (found.matrices["0.space"].min() < 0) == ("attention" in settings)
+    for row in found.table:
+        assert all(0 <= value <= 1 for value in (row.entropy, row.top_tenth, row.to_softmax))
+    assert all(np.isfinite(heat).all() for heat in found.heats.values())
+    assert set(found.heats) == {"fixation", "roll-out", "occlusion"}
+    pytest.importorskip("matplotlib")
+    from fixformer.evaluation.explain.sheets import draw_figure_two, draw_sheet
+
+    assert found.figure is not None
+    draw_figure_two(tmp_path / "two.png", found.figure, found.frames_THWC)
+    draw_sheet(tmp_path / "sheet.png", found.frames_THWC, found.heats)
+    assert all((tmp_path / name).stat().st_size > 1000 for name in ("two.png", "sheet.png"))
+
+
 @pytest.mark.slow
 def test_an_explanation_is_of_what_predict_says(classifier: Classifier, trained: TrainResult, tmp_path: Path) -> None:
     file = trained.evaluation.videos[0].path

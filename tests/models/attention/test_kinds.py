@@ -13,17 +13,27 @@ from fixformer.config import ModelConfig
 from fixformer.config.model import AttentionName
 from fixformer.errors import SettingsConflict
 from fixformer.models.attention.fixation import NoFixation
-from fixformer.models.attention.kinds import ATTENTION_KINDS, OrthoformerAttention, PerformerAttention, resize_slots
+from fixformer.models.attention.kinds import (
+    ATTENTION_KINDS,
+    OrthoformerAttention,
+    PerformerAttention,
+    PolarAttention,
+    resize_slots,
+)
 from fixformer.models.base import VideoModel
 from fixformer.models.video_transformer import attentions
 from fixformer.models.weights.loading import load_weights
-from fixformer.ops import linear_attention_reference, softmax_attention_reference
+from fixformer.ops import KERNELS, linear_attention_reference, softmax_attention_reference
 from fixformer.ops.cosformer import cosformer_attention_reference
+from fixformer.ops.inline import inline_attention_reference
 from fixformer.ops.lara import lara_attention_reference
 from fixformer.ops.linformer import linformer_attention_reference
+from fixformer.ops.mala import mala_attention_reference
 from fixformer.ops.nystrom import nystrom_attention_reference
 from fixformer.ops.orthoformer import orthoformer_attention_reference
 from fixformer.ops.performer import performer_attention_reference
+from fixformer.ops.polar import polar_attention_reference, polar_features
+from fixformer.ops.rank import rank_attention_reference
 
 SMALL: dict[str, Any] = {"num_classes": 7, "num_frames": 4, "image_size": 44, "depth": 2}
 FEW = {
@@ -32,8 +42,10 @@ FEW = {
     "orthoformer": {"landmarks": 3},
     "lara": {"landmarks": 4},
     "nystrom": {"landmarks": 3},
+    "polar": {"attention": "linear", "kernel": "polar"},
 }
-KINDS = list(get_args(AttentionName))
+# Every attention, and the kernel that is a kind of its own.
+KINDS = [*get_args(AttentionName), "polar"]
 PLAIN = {"fixation": "none", "association": "none"}
 
 
@@ -41,7 +53,7 @@ def tiny(attention: str, **settings: Any) -> VideoModel:
     """Every parameter random, so that nothing hides behind a zero."""
     torch.manual_seed(0)
     model = create_model(
-        "fixformer_tiny", attention=attention, **{**SMALL, **FEW.get(attention, {}), **settings}
+        "fixformer_tiny", **{"attention": attention, **SMALL, **FEW.get(attention, {}), **settings}
     ).eval()
     for name, parameter in model.named_parameters():
         nn.init.normal_(parameter, mean=1.0 if "norm.weight" in name else 0.0, std=0.1)
@@ -68,6 +80,10 @@ def definition(kind: str, attend: Any, q: Tensor, k: Tensor, v: Tensor, grid: tu
         ),
         "lara": lambda: lara_attention_reference(q, k, v, *attend.proposals(q, k, grid)),
         "nystrom": lambda: nystrom_attention_reference(q, k, v, attend.landmarks),
+        "mala": lambda: mala_attention_reference(q, k, v),
+        "inline": lambda: inline_attention_reference(q, k, v),
+        "rank": lambda: rank_attention_reference(q, k, v),
+        "polar": lambda: polar_attention_reference(q, k, v, attend.powers()),
     }
     return references[kind]()
 
@@ -76,8 +92,8 @@ def definition(kind: str, attend: Any, q: Tensor, k: Tensor, v: Tensor, grid: tu
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_its_definition(kind: str, grid: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    config = ModelConfig(attention=kind, embed_dim=16, num_heads=2, **FEW.get(kind, {})).filled()
-    attend = ATTENTION_KINDS[kind](config, grid).double().eval()
+    config = ModelConfig(**{"attention": kind, "embed_dim": 16, "num_heads": 2, **FEW.get(kind, {})}).filled()
+    attend = ATTENTION_KINDS[config.attention](config, grid).double().eval()
     q, k, v = torch.rand(3, 2, 2, torch.Size(grid).numel(), 8, dtype=torch.float64)
     torch.testing.assert_close(attend(q, k, v, grid), definition(kind, attend, q, k, v, grid), atol=1e-11, rtol=0)
 
@@ -114,10 +130,12 @@ def seen_by_the_gate(model: VideoModel) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_fixation_sees(kind: str) -> None:
-    """Features for linear attention, relu for cosFormer, raw queries and keys for the others."""
+    """Features for linear, MALA and rank-augmented attention, relu for cosFormer, queries and keys for the others."""
     least = min(x.min().item() for x in seen_by_the_gate(tiny(kind, association="none")))
     if kind == "linear":
         assert least == 64**-0.5
+    elif kind in ("mala", "rank"):
+        assert 0 < least < 64**-0.5
     elif kind == "cosformer":
         assert least == 0
     else:
@@ -273,6 +291,10 @@ def test_autocast_is_close(kind: str) -> None:
         ({"attention": "cosformer", "kernel": "relu"}, ["kernel='relu'", "attention='cosformer'"]),
         ({"attention": "lara", "random_features": 8}, ["random_features=8", "attention='lara'"]),
         ({"attention": "linformer", "redraw_every": 8}, ["redraw_every=8", "attention='linformer'"]),
+        ({"attention": "mala", "kernel": "relu"}, ["kernel='relu'", "attention='mala'"]),
+        ({"attention": "inline", "kernel": "elu1"}, ["kernel='elu1'", "attention='inline'"]),
+        ({"attention": "rank", "kernel": "polar"}, ["kernel='polar'", "attention='rank'"]),
+        ({"attention": "softmax", "kernel": "polar"}, ["kernel='polar'", "attention='softmax'"]),
     ],
     ids=str,
 )
@@ -283,4 +305,48 @@ def test_settings_of_another_kind_are_refused(settings: dict[str, Any], words: l
 
 
 def test_every_choice_has_its_module() -> None:
-    assert set(ATTENTION_KINDS) == set(KINDS)
+    assert set(ATTENTION_KINDS) == set(get_args(AttentionName))
+
+
+@pytest.mark.parametrize("kernel", ["relu", "sigmoid"])
+def test_rank_augmented_attention_takes_any_kernel_of_linear_attention(kernel: str) -> None:
+    model = tiny("rank", kernel=kernel)
+    assert attentions(model)[0].kernel is KERNELS[kernel]
+    assert attentions(tiny("rank"))[0].kernel is attentions(tiny("mala"))[0].kernel is KERNELS["elu1"]
+    assert not torch.allclose(model(clip()), tiny("rank")(clip()))
+
+
+def test_powers_of_the_polar_kernel() -> None:
+    """3 at first, between 1 and 5 always, of each head and channel, and not pulled anywhere by weight decay."""
+    model = create_model("fixformer_tiny", kernel="polar", **SMALL)
+    attend = attentions(model)[0].attend
+    assert isinstance(attend, PolarAttention)
+    assert torch.equal(attend.powers(), torch.full((2, 64), 3.0))
+    attend.power.data.uniform_(-9, 9)
+    assert 1 < attend.powers().min() < attend.powers().max() < 5
+    assert "blocks.1.time.body.attend.power" in model.no_weight_decay()
+
+
+def test_the_gate_in_front_of_the_polar_kernel_reweights_its_features() -> None:
+    """relu(γx)^p = γ^p relu(x)^p."""
+    x, ratio, power = torch.randn(2, 3, 5, 8), torch.rand(2, 3, 5, 8), 1 + 4 * torch.rand(3, 8)
+    expected = polar_features(x, power) * (ratio ** power[:, None]).repeat(1, 1, 1, 2)
+    torch.testing.assert_close(polar_features(ratio * x, power), expected)
+
+
+@pytest.mark.parametrize("kind", ["mala", "inline", "rank", "polar"])
+@pytest.mark.parametrize("order", ["association_first", "fixation_first"])
+def test_what_came_after_the_paper_in_both_orders(kind: str, order: str) -> None:
+    model = tiny(kind, order=order).train()
+    logits = model(clip())
+    logits.square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mala", "inline", "rank", "polar"])
+def test_what_came_after_the_paper_compiles_as_one_graph(kind: str) -> None:
+    torch.compiler.reset()
+    model = tiny(kind, depth=1, local=True, output_gate=True)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(clip()), model(clip()), atol=1e-6, rtol=1e-5)

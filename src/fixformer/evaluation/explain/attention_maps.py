@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from fixformer.models.attention.axes import Grid, SpaceAxis, TimeAxis
 from fixformer.models.attention.fixation import NoFixation, SeparateFixation, SharedFixation, UnsharedFixation
-from fixformer.models.attention.kinds import AttentionKind, LinearAttention, SoftmaxAttention
 from fixformer.models.attention.module import Attention
 from fixformer.models.base import VideoModel
-from fixformer.ops.linear_attention import linear_attention_matrix
 from fixformer.ops.softmax_attention import softmax_attention_matrix
 
 Triple = tuple[Tensor, Tensor, Tensor]
@@ -54,7 +52,7 @@ class Recorded:
     def matrix(self, rows: slice = slice(None)) -> Tensor:
         """The weights `[G, h, N, N]` with which values are added; of some of the sequences."""
         q_GhNE, k_GhNE, _ = (tensor[rows] for tensor in self.attended)
-        return attention_matrix(self.module.attend, q_GhNE, k_GhNE, self.grid)
+        return self.module.attend.matrix(q_GhNE, k_GhNE, self.grid)
 
     def softmax_twin(self, rows: slice = slice(None)) -> Tensor:
         """The weights that softmax attention gives the same queries and keys."""
@@ -64,22 +62,6 @@ class Recorded:
     def ratios(self) -> list[Tensor]:
         """The fixation ratios γ `[B, T, H, W, h, E]`: one shared by query and key, or one of each; none without."""
         return fixation_ratios(self.module.fixate, self.to_fixate)
-
-
-def attention_matrix(kind: AttentionKind, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
-    """The matrix `[G, h, N, N]` of an attention.
-
-    Every kind gives sums of the values, so with unit vectors for values the sums are the weights.
-    """
-    if isinstance(kind, LinearAttention):
-        return linear_attention_matrix(q_GhNE, k_GhNE)
-    if isinstance(kind, SoftmaxAttention):
-        return softmax_attention_matrix(q_GhNE, k_GhNE)
-    N = k_GhNE.shape[2]
-    unit_GhNN = torch.eye(N, dtype=k_GhNE.dtype, device=k_GhNE.device).expand(*k_GhNE.shape[:2], N, N)
-    matrix_GhNN = kind(q_GhNE, k_GhNE, unit_GhNN, grid)
-    assert isinstance(matrix_GhNN, Tensor)
-    return matrix_GhNN
 
 
 def fixation_ratios(fixate: nn.Module, inputs: Triple) -> list[Tensor]:

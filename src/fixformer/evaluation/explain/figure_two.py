@@ -16,7 +16,6 @@ from torch import Tensor
 from fixformer.evaluation.explain.attention_maps import Recorded
 from fixformer.evaluation.explain.concentration import Concentration, as_shares, measure
 from fixformer.models.attention.fixation import NoFixation, SeparateFixation, SharedFixation, UnsharedFixation
-from fixformer.models.attention.kinds import LinearAttention
 from fixformer.models.attention.module import FixationFirstAttention
 from fixformer.ops.kernels import relu
 from fixformer.ops.linear_attention import linear_attention_matrix
@@ -88,9 +87,9 @@ def separately_fixated(recorded: Recorded) -> tuple[Tensor, Tensor] | None:
 
 
 def _features(recorded: Recorded) -> tuple[Tensor, Tensor]:
-    """φ(q) and φ(k) as the fixation gets them. A model that is not linear has no φ; it gets the paper's, ReLU."""
+    """φ(q) and φ(k) as the fixation gets them. A model whose gate sees no φ gets the paper's, ReLU."""
     q, k, _ = recorded.to_fixate
-    return (q, k) if isinstance(recorded.module.attend, LinearAttention) else (relu(q), relu(k))
+    return (q, k) if recorded.module.attend.takes_features else (relu(q), relu(k))
 
 
 def _mean(x_BTHWhE: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""The kinds of attention the paper compares, one small module each.
+"""The kinds of attention the paper compares and those that came after it, one small module each.
 
 Any kind may be used on any axis, with association and fixation before it or without. What fixation sees differs:
-features φ(q), φ(k) for linear attention; relu(q), relu(k) for cosFormer, whose kernel comes first as the paper asks;
-q and k themselves for all others, whose nonlinearity is a softmax or needs the sign of its input (the released code
-does the same with softmax).
+features φ(q), φ(k) for linear attention, MALA and rank-augmented attention; relu(q), relu(k) for cosFormer, whose
+kernel comes first as the paper asks; q and k themselves for all others, whose nonlinearity is a softmax or needs the
+sign of its input (the released code does the same with softmax).
 
 Shapes: G sequences of N tokens, h heads, E head width, R slots, C landmarks. `grid` says how the N tokens lie: (rows,
 columns) of a frame, (frames,) of a position over time, or all three.
@@ -19,22 +19,44 @@ from torch import Tensor, nn
 from fixformer.config import FilledModelConfig
 from fixformer.models.attention.axes import Grid
 from fixformer.models.layers.noise import clip_noise
-from fixformer.ops import linear_attention, softmax_attention
+from fixformer.ops import (
+    linear_attention,
+    linear_attention_matrix,
+    softmax_attention,
+    softmax_attention_matrix,
+)
 from fixformer.ops.cosformer import cosformer_attention
+from fixformer.ops.inline import inline_attention, inline_attention_matrix
 from fixformer.ops.lara import LandmarkWeights, lara_attention, mix_landmarks, project_landmarks
 from fixformer.ops.linear_attention import ProductOrder
 from fixformer.ops.linformer import linformer_attention, resize_projection
+from fixformer.ops.mala import mala_attention, mala_attention_matrix
 from fixformer.ops.nystrom import nystrom_attention
 from fixformer.ops.orthoformer import orthoformer_attention
 from fixformer.ops.performer import orthogonal_projection, performer_attention
+from fixformer.ops.polar import polar_attention, polar_attention_matrices, same_sign_channels
 from fixformer.ops.pooling import grid_means, segment_means
+from fixformer.ops.rank import rank_attention, rank_attention_matrix
 
 
 class AttentionKind(nn.Module):
     """q, k, v `[G, h, N, E]` and their grid to `[G, h, N, E]`."""
 
+    # Whether q and k are features, which a kernel has made non-negative before the gate.
+    takes_features = False
+
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         raise NotImplementedError
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        """The weights `[G, h, N, N]` with which values are added.
+
+        Every kind gives sums of the values, so with unit vectors for values the sums are the weights. Those with a
+        quadratic definition use that.
+        """
+        N = k_GhNE.shape[2]
+        unit_GhNN = torch.eye(N, dtype=k_GhNE.dtype, device=k_GhNE.device).expand(*k_GhNE.shape[:2], N, N)
+        return self.forward(q_GhNE, k_GhNE, unit_GhNN, grid)
 
     def resize(self, grid: Grid) -> None:
         """Resize parameters tied to the number of tokens to another grid. Most kinds have none."""
@@ -54,8 +76,71 @@ class KernelAttention(AttentionKind):
 class LinearAttention(KernelAttention):
     """Eq. 3."""
 
+    takes_features = True
+
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         return linear_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        return linear_attention_matrix(q_GhNE, k_GhNE)
+
+
+class PolarAttention(KernelAttention):
+    """Linear attention with `kernel="polar"`, whose learned powers are 1 + 4σ(`power`), 3 at first.
+
+    The kernel is applied here, behind the gate, which therefore sees q and k with their signs: relu(γx)^p is γ^p times
+    relu(x)^p, so one ratio a channel reweights the features of both signs.
+    """
+
+    def __init__(self, heads: int, width: int, product_order: ProductOrder = "auto") -> None:
+        super().__init__(product_order)
+        self.power = nn.Parameter(torch.zeros(heads, width))
+
+    def powers(self) -> Tensor:
+        return 1 + 4 * self.power.sigmoid()
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return polar_attention(q_GhNE, k_GhNE, v_GhNE, self.powers(), product_order=self.product_order)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        """The mean over the channels of the values, some of which meet same signs and some opposite ones."""
+        same_GhNN, opposite_GhNN = polar_attention_matrices(q_GhNE, k_GhNE, self.powers())
+        width = q_GhNE.shape[-1]
+        return opposite_GhNN.lerp(same_GhNN, same_sign_channels(width) / width)
+
+
+class RankAttention(KernelAttention):
+    """Linear attention whose keys are weighted by what the mean query makes of them."""
+
+    takes_features = True
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return rank_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        return rank_attention_matrix(q_GhNE, k_GhNE)
+
+
+class MalaAttention(KernelAttention):
+    """Linear attention in which the length of a query matters."""
+
+    takes_features = True
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return mala_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        return mala_attention_matrix(q_GhNE, k_GhNE)
+
+
+class InlineAttention(KernelAttention):
+    """Linear attention of the queries and keys themselves, normalised by a difference."""
+
+    def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
+        return inline_attention(q_GhNE, k_GhNE, v_GhNE, product_order=self.product_order)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        return inline_attention_matrix(q_GhNE, k_GhNE)
 
 
 class SoftmaxAttention(AttentionKind):
@@ -63,6 +148,9 @@ class SoftmaxAttention(AttentionKind):
 
     def forward(self, q_GhNE: Tensor, k_GhNE: Tensor, v_GhNE: Tensor, grid: Grid) -> Tensor:
         return softmax_attention(q_GhNE, k_GhNE, v_GhNE)
+
+    def matrix(self, q_GhNE: Tensor, k_GhNE: Tensor, grid: Grid) -> Tensor:
+        return softmax_attention_matrix(q_GhNE, k_GhNE)
 
 
 class CosformerAttention(KernelAttention):
@@ -240,6 +328,12 @@ def _product_order(config: FilledModelConfig) -> ProductOrder:
     return "keys_values" if config.reading == "released" else "auto"
 
 
+def _linear(config: FilledModelConfig, grid: Grid) -> KernelAttention:
+    if config.kernel == "polar":
+        return PolarAttention(config.num_heads, config.embed_dim // config.num_heads, _product_order(config))
+    return LinearAttention(_product_order(config))
+
+
 def _linformer(config: FilledModelConfig, grid: Grid) -> LinformerAttention:
     """Keys and values share a projection along time: with one each, the paper's 53.5 M parameters would be 53.6."""
     return LinformerAttention(grid, config.slots, shared=len(grid) == 1)
@@ -253,7 +347,7 @@ def _performer(config: FilledModelConfig, grid: Grid) -> PerformerAttention:
 
 # From a filled config and the grid of tokens that attend to each other.
 ATTENTION_KINDS: dict[str, Callable[[FilledModelConfig, Grid], AttentionKind]] = {
-    "linear": lambda config, grid: LinearAttention(_product_order(config)),
+    "linear": _linear,
     "softmax": lambda config, grid: SoftmaxAttention(),
     "performer": _performer,
     "cosformer": lambda config, grid: CosformerAttention(_product_order(config)),
@@ -261,4 +355,7 @@ ATTENTION_KINDS: dict[str, Callable[[FilledModelConfig, Grid], AttentionKind]] =
     "orthoformer": lambda config, grid: OrthoformerAttention(config.landmarks),
     "lara": lambda config, grid: LaraAttention(config.embed_dim // config.num_heads, config.landmarks),
     "nystrom": lambda config, grid: NystromAttention(config.landmarks),
+    "mala": lambda config, grid: MalaAttention(_product_order(config)),
+    "inline": lambda config, grid: InlineAttention(_product_order(config)),
+    "rank": lambda config, grid: RankAttention(_product_order(config)),
 }

@@ -105,7 +105,10 @@ TABLES: tuple[tuple[str, Resize], ...] = (
     ("*.attend.values", resize_slots),
 )
 # May be missing from foreign files: what we add to their networks, the classifier, counters.
-ADDED = ("*.steps.fixate.*", "*.attend.*", "motion.*", "head.*", "head_*", "*.num_batches_tracked")
+ADDED = (
+    *("*.steps.fixate.*", "*.attend.*", "*.body.local.*", "*.body.output_gate.*"),
+    *("motion.*", "head.*", "head_*", "*.num_batches_tracked"),
+)
 # May be missing from our own files: what follows the last block, if they pool in another way.
 END = ("pool.*", "head.*")
 # May also be missing from image models, and from the released code, which has no position table.
