@@ -54,6 +54,9 @@ class ModelConfig(TransformerSettings):
     Two settings are not the paper's. `stem`: "conv" makes the tokens by small convolutions, which helps on small data
     sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore `patch_stride`
     and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean.
+
+    `kernel="identity"` is Eq. 3 without a kernel: weights may be negative and a denominator near zero, so that training
+    may diverge, which is what the paper reports of it.
     """
 
     mlp_conv: bool = True
@@ -65,7 +68,7 @@ class ModelConfig(TransformerSettings):
     position_embedding: Literal["none", "learned"] = "none"
     time_slots: FrameCount | None = None
     attention: AttentionName = "linear"
-    kernel: Literal["relu", "elu1", "sigmoid"] | None = None
+    kernel: Literal["relu", "elu1", "sigmoid", "identity"] | None = None
     random_features: Width | None = None
     redraw_every: PositiveInt | None = None
     slots: Width | None = None

@@ -108,8 +108,10 @@ def train(
     return train_resolved(config, index, resume=resume, fork=fork)
 
 
-def train_resolved(config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> TrainResult:
-    """`train` with a config and an index in which nothing is left to choose."""
+def train_resolved(
+    config: TrainConfig, index: Index, *, resume: bool, fork: bool, twin: TrainConfig | None = None
+) -> TrainResult:
+    """`train` with a config and an index in which nothing is left to choose; `twin` as for `build_model`."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -117,7 +119,7 @@ def train_resolved(config: TrainConfig, index: Index, *, resume: bool, fork: boo
     # other processes, so SIGTERM could not stop a run that waits.
     with join_world(config.run.device) as world, StopRequest() as stop, ExitStack() as lock:
         world.on_main_process(lambda: lock.enter_context(locked(config.output)))
-        return _run(config, index, world, stop, resume=resume or restarted, fork=fork)
+        return _run(config, index, world, stop, resume=resume or restarted, fork=fork, twin=twin)
 
 
 def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None = None, **settings: Any) -> Plan:
@@ -231,7 +233,14 @@ def _check_batch_sizes(config: TrainConfig, index: Index) -> None:
 
 
 def _run(
-    config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
+    config: TrainConfig,
+    index: Index,
+    world: World,
+    stop: StopRequest,
+    *,
+    resume: bool,
+    fork: bool,
+    twin: TrainConfig | None,
 ) -> TrainResult:
     check_batch_division(config, world.size)
     check_stage_sizes(config, len(index.labels), world)
@@ -241,7 +250,7 @@ def _run(
     for text in run_notes(config, index) if world.is_main else ():
         display.note(text)
 
-    model = build_model(config, len(index.labels))
+    model = build_model(config, len(index.labels), twin if checkpoint is None else None)
     if config.init and checkpoint is None:
         display.note(str(load_initial_weights(model, config.init, index.labels)))
     elif checkpoint is None and config.pretrained and isinstance(stem_of(model), Lite0Stem):

@@ -94,7 +94,7 @@ def build_attention(config: FilledModelConfig, axis: str, size_THW: Grid) -> Att
     associate = None
     if c.association != "none":
         associate = Associate(READINGS[c.reading](c, axis), c.shift_segment)
-    kernel = KERNELS[c.kernel] if c.kernel else identity
+    kernel = KERNELS.get(c.kernel or "identity", identity)
     # cosFormer attends with relu(q) and relu(k); a gate in front of it must see them too.
     if c.attention == "cosformer" and c.fixation != "none":
         kernel = torch.relu
