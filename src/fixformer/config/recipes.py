@@ -234,7 +234,7 @@ HALF_PATCHES = {"patch_size": 8, "patch_stride": 7, "patch_padding": 4}
 
 
 def _ablation(epochs: int, frozen_epochs: int) -> TrainConfig:
-    """`lsa64_lite` on a list of videos; the average of weights spans a twentieth of the steps, as `train DIR` has it."""
+    """`lsa64_lite` on a list of videos; the averaged weights span a twentieth of the steps, as `train DIR` has it."""
     config = replace(lsa64_lite(), epochs=epochs, frozen_epochs=frozen_epochs, frozen_draws=4, ema=0.98)
     return replace(config, data=replace(config.data, kind="csv"), eval=EvalConfig(views="2x1", every=8))
 

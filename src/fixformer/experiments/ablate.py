@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 from fixformer.config.schema import PositiveInt, checked, coerce, int_between, load
 from fixformer.errors import UserError
-from fixformer.experiments.row_processes import run_rows
+from fixformer.experiments.row_processes import LOG_FILE, run_rows
 from fixformer.experiments.row_worker import RowJob, Score
 from fixformer.experiments.study_plan import StudyPlan, Task, estimate_rows, plan_study
 from fixformer.experiments.study_report import draw_study, to_markdown
 from fixformer.experiments.study_result import Scores, assemble, stored_scores
+from fixformer.experiments.study_statistics import accuracy
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.figures import optional
 from fixformer.runtime.files import check_writable, read_json, write_json, write_text
@@ -59,9 +60,7 @@ def ablate(
     with locked(runs), StopRequest() as stop:
         jobs = jobs_of(plan, found)
         _deliver(plan, found, failures, target)
-        note(
-            f"{len(found)} of {len(plan.tasks)} rows are finished, {len(jobs)} runs to do; each writes log.txt in {runs}"
-        )
+        note(f"{_progress(plan, found)}, {len(jobs)} runs to do; each writes {LOG_FILE} in a directory of {runs}")
 
         def ended(home: Path, problem: str | None) -> None:
             for task in plan.tasks:
@@ -71,9 +70,7 @@ def ablate(
 
         run_rows(jobs, processes or processors(), ended, stop)
         if stop:
-            raise stop.interruption(
-                f"stopped; {len(found)} of {len(plan.tasks)} rows are finished, the others are saved: run it again to go on."
-            )
+            raise stop.interruption(f"stopped; {_progress(plan, found)}, the others are saved: run it again to go on.")
     result = _deliver(plan, found, failures, target)
     with optional(str(target.with_suffix(".png"))):
         draw_study(result, target.with_suffix(".png"))
@@ -153,6 +150,11 @@ def jobs_of(plan: StudyPlan, found: Scores) -> list[tuple[Path, RowJob]]:
     ]
 
 
+def _progress(plan: StudyPlan, found: Scores) -> str:
+    """How much of the study is done, counting every seed of a row."""
+    return f"{len({task.identity for task in plan.tasks} & found.keys())} of {len(plan.tasks)} scores are there"
+
+
 def _take(task: Task, problem: str | None, found: Scores, failures: dict[str, str]) -> None:
     """The score of a task whose process has ended, or why there is none."""
     name = f"{task.row.name} (seed {task.seed})"
@@ -162,8 +164,12 @@ def _take(task: Task, problem: str | None, found: Scores, failures: dict[str, st
         note(printable(f"{name} failed: {failures[name]}"))
         return
     found[task.identity] = score = load(Score, read_json(file))
-    right = score.correct.count("1") / len(score.correct)
-    note(printable(f"{name}: {right:.1%} in {score.minutes:.1f} minutes" + (", diverged" if score.diverged else "")))
+    note(
+        printable(
+            f"{name}: {accuracy(score.correct):.1%} in {score.minutes:.1f} minutes"
+            + (", diverged" if score.diverged else "")
+        )
+    )
 
 
 def _deliver(plan: StudyPlan, found: Scores, failures: Mapping[str, str], target: Path) -> dict[str, Any]:
