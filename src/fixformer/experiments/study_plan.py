@@ -1,5 +1,6 @@
 """From a study's name and a command line to its tasks: every row with every seed, checked before any is trained."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,8 +65,8 @@ class StudyPlan:
     def command(self) -> str:
         """The command line that repeats it, with the data by its name."""
         recipe = f" --recipe {self.recipe}" if self.recipe else ""
-        settings = "".join(f" {name}={value}" for name, value in self.overrides.items())
-        data = Path(self.data).name
+        settings = "".join(f" {shlex.quote(f'{name}={value}')}" for name, value in self.overrides.items())
+        data = shlex.quote(Path(self.data).name)
         return f"fixformer ablate {self.study.name}{recipe} --data {data} --seeds {len(self.seeds)}{settings}"
 
 

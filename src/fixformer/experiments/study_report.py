@@ -54,7 +54,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _points(value: float | None) -> str:
-    return _number(None if value is None else 100 * value, "{:+.1f}")
+    return _number(None if value is None else round(100 * value, 1) + 0.0, "{:+.1f}")  # 0.0 has no sign, -0.0 has
 
 
 def _interval(value: list[float] | None) -> str:
@@ -97,7 +97,7 @@ def draw_study(result: Result, path: Path) -> None:
     for place, row in enumerate(rows):
         error = 100 * (row["standard_error"] or 0)
         left.errorbar(100 * row["mean"], place, xerr=error, fmt="o", color=ours, capsize=3)
-        left.plot([100 * score["top1"] for score in row["seeds"]], [place] * len(row["seeds"]), "|", color=ours)
+        left.plot([100 * score["top1"] for score in row["seeds"]], [place] * len(row["seeds"]), ".", color="gray")
         compared = row["comparison"]
         if not compared:
             continue

@@ -39,7 +39,7 @@ class Comparison:
     Args:
         differences: of each seed that both rows have.
         over_seeds: None with a single seed.
-        interval: over both; None with a single seed.
+        interval: over both; None with a single seed, or if no video differs.
         separation: how many standard errors the difference is away from zero, per root of an hour of training.
         paper_difference: in points; None if the paper says nothing.
         verdict: None if the paper says nothing.
@@ -67,7 +67,8 @@ def compare(
     difference_SV = video_differences(row, other)
     differences = difference_SV.mean(1).tolist()
     mean, seeds, videos = fmean(differences), seed_interval(differences), video_interval(difference_SV.mean(0))
-    both = None if seeds is None else combined(mean, seeds, videos)
+    # rows that are right on the very same videos, as two that have learnt nothing are: no width, and no evidence
+    both = combined(mean, seeds, videos) if seeds is not None and difference_SV.any() else None
     return Comparison(
         against=against,
         differences=differences,
@@ -119,7 +120,7 @@ def separation(difference_SV: np.ndarray, minutes: float) -> float | None:
 
 
 def judge(paper_difference: float, interval: Interval | None) -> Verdict:
-    """Whether the sign of the difference is the paper's; with one seed nothing is decided."""
+    """Whether the sign of the difference is the paper's; without an interval nothing is decided."""
     if interval is None:
         return "undecided at this size"
     low, high = interval
