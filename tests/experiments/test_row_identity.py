@@ -38,7 +38,7 @@ def changed(**settings: Any) -> TrainConfig:
 
 
 def key(config: TrainConfig, index: Index) -> str:
-    return row_key(training_config(config), changed(), index)
+    return row_key(training_config(config, index), changed(), index)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,21 @@ def test_rows_of_different_studies_are_one(index: Index) -> None:
     """The full method is in most studies, and is trained once."""
     names = ({}, OURS, {**OURS, "kernel": "relu"}, {**OURS, "order": "association_first"})
     assert len({key(resolve_row(changed(), Row("x", settings)), index) for settings in names}) == 1
+
+
+def test_a_run_that_one_study_began_is_continued_by_another(index: Index) -> None:
+    """To `resume`, which compares what is written in the config, they are one, too."""
+    settings = {**OURS, "kernel": "relu", "fixation_sources": "qkv", "shift_space": 1, "pattern": "factorised"}
+    one, other = (
+        training_config(resolve_row(replace(changed(), recipe=recipe), Row("x", given)), index)
+        for recipe, given in (("ablate_motions", settings), ("other", {}))
+    )
+    assert one == other
+    assert one.model_settings == changed().model_settings
+    separate = training_config(
+        resolve_row(changed(), Row("x", {"fixation": "separate", "fixation_sources": "qk"})), index
+    )
+    assert separate.model_settings == {**changed().model_settings, "fixation": "separate"}
 
 
 def test_the_version_of_the_numerics_is_that_of_the_stored_losses() -> None:

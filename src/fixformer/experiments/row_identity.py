@@ -8,11 +8,12 @@ setting that is new, and off unless given, changes no key.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 
-from fixformer.config import Aggregate, FilledModelConfig, TrainConfig
+from fixformer.config import Aggregate, FilledModelConfig, ModelConfig, TrainConfig
 from fixformer.config.eval import Views
 from fixformer.config.model import NEEDS
 from fixformer.config.overrides import apply_overrides
@@ -81,9 +82,38 @@ def _without_lost_settings(base: TrainConfig, changed: dict[str, Any]) -> TrainC
     return replace(base, model_settings=kept)
 
 
-def training_config(config: TrainConfig) -> TrainConfig:
-    """The part of a row's config that is trained: rows that differ in their views only are one run."""
-    return replace(config, eval=replace(config.eval, views="1x1", aggregate="logits", baselines=False))
+def training_config(config: TrainConfig, index: Index) -> TrainConfig:
+    """The part of a row's config that is trained, in the form that all rows with its key have.
+
+    Rows that differ in their views only are one run, and a run that one study began is continued by another: so what
+    is a default is not written out, and the recipe has no name.
+    """
+    scoring = replace(config.eval, views="1x1", aggregate="logits", baselines=False)
+    settings = _essential_settings(config, len(index.labels))
+    return replace(config, recipe="", eval=scoring, model_settings=settings)
+
+
+def _essential_settings(config: TrainConfig, classes: int) -> dict[str, Any]:
+    """The settings of the model without those that are its defaults anyway."""
+    kept = dict(config.model_settings)
+    model = _model_config(config.model, json.dumps(complete_model_settings(config, classes)))
+    plain = _model_config(config.model, "{}")
+    if model is None or plain is None:
+        return kept
+    for name in config.model_settings:
+        without = replace(model, **{name: getattr(plain, name)})
+        if without.filled() == model.filled():
+            model = without
+            del kept[name]
+    return kept
+
+
+@cache  # every seed of a row has the same, and every row the same twin
+def _model_config(name: str, settings: str) -> ModelConfig | None:
+    """The complete config of a model of our own, given its settings as JSON; raises if it cannot be built."""
+    with torch.device("meta"):
+        model = create_model(name, **json.loads(settings))
+    return model.config if isinstance(model, VideoTransformer) else None
 
 
 def row_key(config: TrainConfig, twin: TrainConfig, index: Index) -> str:
@@ -127,11 +157,10 @@ def _deciding(config: Any, where: str = "") -> dict[str, Any]:
 def _model(config: TrainConfig, classes: int) -> dict[str, Any]:
     """A model's settings, complete, so that a default that is written out is the default; raises if it cannot be."""
     given = complete_model_settings(config, classes)
-    with torch.device("meta"):
-        model = create_model(config.model, **given)
-    if not isinstance(model, VideoTransformer):
+    model = _model_config(config.model, json.dumps(given))
+    if model is None:
         return {"model": config.model, **given}
-    default, filled = FilledModelConfig(), model.config.filled()
+    default, filled = FilledModelConfig(), model.filled()
     return {
         item.name: getattr(filled, item.name)
         for item in fields(filled)

@@ -84,14 +84,14 @@ def plan_study(
     has_own = any(row.recipe for row in study.rows)
     if has_own and recipe:
         raise SettingsConflict(f"--recipe {recipe}: the rows of study {name} have their own recipes; leave it out.")
-    if recipe == AUTO:
-        raise SettingsConflict(f"--recipe {AUTO} chooses by the machine, so rows would differ; give another recipe.")
     for setting, instead in REFUSED.items():
         if setting in overrides:
             raise UserError(f"{setting}={overrides[setting]} cannot be given to a study; use {instead}.")
     chosen = recipe or DEFAULT_RECIPE
     names = dict.fromkeys(row.recipe or chosen for row in study.rows)
     bases = {one: resolve_config(one, data=data, output=runs, **overrides) for one in names}
+    if any(base.recipe == AUTO for base in bases.values()):  # also what a data set in its place means
+        raise SettingsConflict(f"--recipe {recipe} chooses by the machine, so rows would differ; give another recipe.")
     indexes = {one: load_checked_index(base) for one, base in bases.items()}
     tasks = []
     for seed in range(seeds):
@@ -108,11 +108,11 @@ def plan_study(
 
 
 def _task(row: Row, seed: int, base: TrainConfig, index: Index, runs: Path) -> Task:
-    twin = training_config(resolve_row(replace(base, seed=seed), Row("")))
     shown = resolve_row(replace(base, seed=seed), row)
-    config = training_config(shown)
     scoring = Scoring(score_split(index), shown.eval.views, shown.eval.aggregate)
     try:
+        config = training_config(shown, index)
+        twin = training_config(resolve_row(replace(base, seed=seed), Row("")), index)
         key = row_key(config, twin, index)
     except UserError as error:
         raise UserError(f"row {row.name!r}: {error}") from None
