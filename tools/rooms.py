@@ -67,7 +67,7 @@ ROOMS: dict[str, Room] = {
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
     "experiments": _room("studies, statistics", "config", "runtime", "models", "data", "evaluation", "training"),
     "diagnosis": _room("doctor", "config", "runtime", "models", "data"),
-    "cli": _room("the verbs and what they print", *_BELOW_CLI),
+    "cli": _room("verbs and what they print", *_BELOW_CLI),
 }
 # These rooms may import every room inside the ones they name.
 UPPER_FLOORS = ("evaluation", "training", "labelling", "export", "serve", "bench", "experiments", "diagnosis", "cli")

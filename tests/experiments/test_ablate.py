@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fixformer.cli.app import main
+from fixformer.cli.app import commands, main
 from fixformer.config.schema import dump
 from fixformer.errors import SettingsConflict, UserError
 from fixformer.experiments import ablate as module
@@ -119,6 +119,12 @@ def test_the_command(arguments: Arguments, capsys: pytest.CaptureFixture[str], n
         main(["ablate", "ordr", *words])
     assert stopped.value.code == 1
     assert "did you mean order" in capsys.readouterr().err
+
+
+def test_the_help_names_every_study() -> None:
+    about = next(one.about for one in commands["ablate"].parameters if one.name == "study")
+    assert all(name in about for name in STUDIES)
+    assert len(STUDIES) == 13
 
 
 def test_a_model_that_diverges_is_a_result(arguments: Arguments, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def result() -> dict[str, Any]:
         **{"study": "modules", "about": "shifts", "source": "Table 3", "note": "A note.", "recipe": "r"},
         **{"command": "fixformer ablate modules --data x.csv --seeds 2", "seeds": [0, 1], "split": "test"},
         **{"videos": 50, "train_videos": 90, "classes": 5, "numerics": 1, "machine": "2 cores of a processor"},
-        **{"complete": False, "failures": {}, "rows": rows},
+        **{"complete": False, "failures": {"a|b (seed 0)": "no memory"}, "rows": rows},
     }
 
 
@@ -50,6 +50,8 @@ def test_markdown(result: dict[str, Any]) -> None:
     better = next(line for line in table if line.startswith("| TS"))
     assert "| 81.0 ± 1.0 | 2 | 3.0 | +39.0 |" in better
     assert better.endswith("| 64.18 | +2.51 | agrees |")
+    assert "Of the paper's claims here: 1 agrees." in text
+    assert "Failed: a|b (seed 0), no memory" in text
     assert "Not complete: 2 of 6 runs are missing." in text
     assert "Top-1 of 50 test videos of 5 classes" in text
     assert "set val | 8 frames" in text

@@ -1,5 +1,6 @@
 """The result of a study as Markdown and as a figure. Made from its JSON alone, without torch."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from fixformer.runtime.figures import distinct_colours, drawable, new_figure, save_figure
 
 Result = Mapping[str, Any]
+VERDICTS = ("agrees", "disagrees", "undecided at this size")
 
 
 def to_markdown(result: Result) -> str:
@@ -73,9 +75,13 @@ def _note(result: Result, seeds: int) -> str:
         f"Minutes of one core of {result['machine'].partition(' of ')[2]} for a row and a seed; commit "
         f"{', '.join(commits)}.",
     ]
+    verdicts = Counter(row["comparison"]["verdict"] for row in result["rows"] if row["comparison"])
+    if counted := [f"{verdicts[words]} {words}" for words in VERDICTS if verdicts[words]]:
+        told.insert(0, f"Of the paper's claims here: {', '.join(counted)}.")
     if not result["complete"]:
         missing = sum(seeds - len(row["seeds"]) for row in result["rows"])
         told.insert(0, f"Not complete: {missing} of {seeds * len(result['rows'])} runs are missing.")
+    told += [f"Failed: {name}, {reason}" for name, reason in result["failures"].items()]
     protocols = list(dict.fromkeys(score["protocol_line"] for score in done if not score["diverged"]))
     if protocols:
         told.append(f"First run: {protocols[0]}.")
