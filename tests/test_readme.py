@@ -22,6 +22,8 @@ from fixformer.cli.app import main
 from fixformer.config import TrainConfig
 from fixformer.config.recipes import RECIPES, describe_recipe
 from fixformer.data.synthetic import make_clip
+from fixformer.experiments.studies import Study, find_study
+from fixformer.experiments.study_plan import DEFAULT_RECIPE
 from fixformer.training.request import resolve_config
 from videos import encode
 
@@ -106,6 +108,27 @@ def test_commands_for_other_machines_are_understood(
         asked = get_args_parser().parse_args([*shlex.split(launcher.partition("torchrun ")[2]), "fixformer"])
         assert asked.module
         assert seen[0].batch_size % int(asked.nproc_per_node) == 0
+
+
+def ablate_commands() -> list[str]:
+    """Of all pages, also those that the results came from."""
+    lines = [line.strip() for page in PAGES for line in page.read_text().replace("\\\n", " ").splitlines()]
+    return sorted({line for line in lines if line.startswith("fixformer ablate ") and "STUDY" not in line})
+
+
+@pytest.mark.parametrize("command", ablate_commands())
+def test_studies_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the study and the config of its base; only the data is lacking."""
+    seen: list[tuple[Study, TrainConfig]] = []
+
+    def resolve(study: str, *, recipe: str | None, data: str, overrides: dict[str, Any], **options: Any) -> None:
+        seen.append((find_study(study), resolve_config(recipe or DEFAULT_RECIPE, data=data, **overrides)))
+        raise SystemExit(0)
+
+    monkeypatch.setattr("fixformer.experiments.ablate.plan_study", resolve)
+    with pytest.raises(SystemExit) as stopped:
+        main(shlex.split(command)[1:])
+    assert (stopped.value.code, len(seen)) == (0, 1)
 
 
 def test_the_first_screen_has_the_commands() -> None:

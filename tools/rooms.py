@@ -24,7 +24,7 @@ def _room(holds: str, *imports: str) -> Room:
 _DATA_BASE = ("config", "runtime")
 _BELOW_CLI = (
     *("config", "runtime", "models", "data", "evaluation", "training", "labelling", "bench", "diagnosis", "export"),
-    "serve",
+    *("serve", "experiments"),
 )
 
 ROOMS: dict[str, Room] = {
@@ -63,20 +63,22 @@ ROOMS: dict[str, Room] = {
     "training": _room("run, trainer, checkpoint store", "config", "runtime", "models", "data", "evaluation"),
     "labelling": _room("corpora: local and Ray", "config", "runtime", "models", "data", "evaluation"),
     "export": _room("ONNX, torch, Hugging Face", "config", "runtime", "models", "data", "evaluation"),
-    "serve": _room("the page and its HTTP interface", "config", "runtime", "models", "data", "evaluation"),
+    "serve": _room("page and HTTP interface", "config", "runtime", "models", "data", "evaluation"),
     "bench": _room("measurements", "config", "runtime", "models", "data", "evaluation", "training"),
+    "experiments": _room("studies, statistics", "config", "runtime", "models", "data", "evaluation", "training"),
     "diagnosis": _room("doctor", "config", "runtime", "models", "data"),
-    "cli": _room("the verbs and what they print", *_BELOW_CLI),
+    "cli": _room("verbs and what they print", *_BELOW_CLI),
 }
 # These rooms may import every room inside the ones they name.
-UPPER_FLOORS = ("evaluation", "training", "labelling", "export", "serve", "bench", "diagnosis", "cli")
+UPPER_FLOORS = ("evaluation", "training", "labelling", "export", "serve", "bench", "experiments", "diagnosis", "cli")
 
 # Room -> left, top, width, height in the picture; a room that holds others is drawn first.
 _PLACES = {
-    "cli": (20, 16, 220, 48),
-    "serve": (253, 16, 220, 48),
-    "bench": (487, 16, 220, 48),
-    "diagnosis": (720, 16, 220, 48),
+    "cli": (20, 16, 173, 48),
+    "serve": (207, 16, 173, 48),
+    "experiments": (393, 16, 173, 48),
+    "bench": (580, 16, 173, 48),
+    "diagnosis": (767, 16, 173, 48),
     "training": (20, 84, 298, 48),
     "labelling": (331, 84, 298, 48),
     "export": (642, 84, 298, 48),

@@ -1,7 +1,8 @@
 """Write the tables of README and docs from the JSON files in results/: `make docs`.
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; `TABLES` says from which files that commands of
-this repository wrote, and which function turns them into Markdown. With --check nothing is written and a stale page is
+this repository wrote, and which function turns them into Markdown; a name with a star stands for all files of that
+kind, perhaps none. With --check nothing is written and a stale page is
 an error.
 """
 
@@ -11,6 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from fixformer.experiments.study_report import to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -293,6 +296,18 @@ def export_int8(result: dict[str, Any]) -> str:
     return markdown(header, rows) + note
 
 
+def ablations(*results: dict[str, Any]) -> str:
+    """A section for every study that has been run."""
+    if not results:
+        return "No study has been run yet.\n"
+    return "\n".join(to_markdown(result) + _figure(result["file"]) for result in results)
+
+
+def _figure(name: str) -> str:
+    has_figure = (ROOT / "results" / f"{name}.png").is_file()
+    return f"\n![{name}](../results/{name}.png)\n" if has_figure else ""
+
+
 def _short(change: str) -> str:
     name, values = change.split(": ", 1)
     return f"{name.rpartition('.')[2]} {values.rpartition(' -> ')[2]}"
@@ -309,15 +324,22 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),
+    "ablations": (ablations, ["ablate_*"]),
     "export_int8": (export_int8, ["export_int8"]),
     **{f"own_{name}": (own_videos(name), ["own_videos"]) for name in ("tuning", "signs", "few", "auto", "blocks")},
 }
 
 
+def _files(name: str) -> list[Path]:
+    file = ROOT / "results" / f"{name}.json"
+    return sorted(file.parent.glob(file.name)) if "*" in name else [file]
+
+
 def filled(page: str) -> str:
     def table(match: re.Match[str]) -> str:
         function, names = TABLES[match[2]]
-        results = [json.loads((ROOT / "results" / f"{name}.json").read_text()) for name in names]
+        files = [file for name in names for file in _files(name)]
+        results = [{**json.loads(file.read_text()), "file": file.stem} for file in files]
         return match[1] + function(*results) + match[3]
 
     return MARKED.sub(table, page)

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 if TYPE_CHECKING:
     from fixformer.evaluation.evaluate import evaluate
     from fixformer.evaluation.predictor import load, predict
+    from fixformer.experiments.ablate import ablate
     from fixformer.labelling.corpus import label
     from fixformer.models.registry import create_model, list_models
     from fixformer.training.cross_validation import cross_validate
@@ -37,6 +38,7 @@ def _installed_version() -> str:
 __version__ = _installed_version()
 
 _MODULES = {
+    "ablate": "fixformer.experiments.ablate",
     "create_model": "fixformer.models.registry",
     "cross_validate": "fixformer.training.cross_validation",
     "evaluate": "fixformer.evaluation.evaluate",
@@ -50,6 +52,7 @@ _MODULES = {
 
 __all__ = [
     "__version__",
+    "ablate",
     "create_model",
     "cross_validate",
     "evaluate",

@@ -9,9 +9,10 @@ from fixformer.config.recipes import RECIPES, describe_recipe, get_recipe
 from fixformer.errors import UnknownName
 from fixformer.models.registry import create_model
 
+ABLATIONS = {"ablate_frozen", "ablate_tuned", "ablate_patch", "ablate_motions"}
 LSA64 = {"lsa64", "lsa64_all", "lsa64_lite"}
 PAPER = {"ssv2", "k400", "k600", "ssv2_released", "k400_released", "k600_released"}
-NAMES = {"auto", "demo", "folder", "images", *LSA64, *PAPER}
+NAMES = {"auto", "demo", "folder", "images", *ABLATIONS, *LSA64, *PAPER}
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))

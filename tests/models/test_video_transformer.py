@@ -355,3 +355,15 @@ def test_unknown_names_offer_the_nearest() -> None:
         create_model("fixformer_tiny", attention="sofmax")
     with pytest.raises(UnknownName, match="sigmoid"):
         create_model("fixformer_tiny", kernel="sigmod")
+
+
+def test_without_a_kernel_the_weights_are_those_of_queries_and_keys_themselves() -> None:
+    """kernel=identity: Eq. 3 as it stands; training and inference by hand know it, too."""
+    torch.manual_seed(0)
+    model = create_model("fixformer_tiny", kernel="identity", num_frames=4, image_size=44, num_classes=3, depth=1)
+    attention = next(module for module in model.modules() if isinstance(module, Attention))
+    x = torch.linspace(-3, 3, 7)
+    assert torch.equal(attention.kernel(x), x)
+    model.train()
+    model(torch.randn(2, 3, 4, 44, 44)).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())

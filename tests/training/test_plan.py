@@ -43,3 +43,15 @@ def test_the_largest_stage_counts() -> None:
 def test_evaluations_take_time() -> None:
     few, many = (planned(stages="8x48:4", **{"eval.every": every, "eval.views": "1x1"}) for every in (0, 1))
     assert many.hours * many.gmacs > 1.03 * few.hours * few.gmacs
+
+
+def test_frozen_epochs_cost_no_pass_through_the_image_network() -> None:
+    """It runs once for each draw, keeps no activations, and is two thirds of the model."""
+    plans = []
+    for frozen in (16, 0):
+        settings = {"data.path": "x", "epochs": 16, "frozen_epochs": frozen, "frozen_draws": 4, "eval.every": 0}
+        config = apply_overrides(get_recipe("ablate_frozen"), settings, model_setting_types)
+        plans.append(make_plan(config, Videos()))  # type: ignore[arg-type]
+    frozen_plan, whole = plans
+    assert 0.3 < frozen_plan.hours * frozen_plan.gmacs / (whole.hours * whole.gmacs) < 0.5
+    assert frozen_plan.memory_mb < 0.4 * whole.memory_mb

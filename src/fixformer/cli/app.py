@@ -19,7 +19,16 @@ from types import TracebackType
 from typing import Annotated, Any, Literal
 
 from fixformer import __version__
-from fixformer.cli import bench_verbs, corpus_verbs, data_verbs, export_verb, serve_verb, use_verbs, watch_verbs
+from fixformer.cli import (
+    bench_verbs,
+    corpus_verbs,
+    data_verbs,
+    export_verb,
+    serve_verb,
+    study_verbs,
+    use_verbs,
+    watch_verbs,
+)
 from fixformer.cli.arguments import (
     Checkpoint,
     DataSet,
@@ -247,6 +256,7 @@ commands.add("export")(export_verb.export)
 commands.add("doctor")(use_verbs.doctor)
 commands.add("label")(corpus_verbs.label)
 commands.add("serve")(serve_verb.serve)
+commands.add("ablate")(study_verbs.ablate)
 commands.add("bench model")(bench_verbs.bench_model)
 commands.add("bench attention")(bench_verbs.bench_attention)
 commands.add("bench chunked")(bench_verbs.bench_chunked)

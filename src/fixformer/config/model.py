@@ -70,6 +70,9 @@ class ModelConfig(TransformerSettings):
     data sets without pre-training; "lite0" by a pre-trained image network, EfficientNet-Lite0. Both ignore
     `patch_stride` and `patch_padding`. `pool="grid"`: the head sees when and where, not only the mean. `depth=0` leaves
     out the blocks: what a stem, a pool and a head do alone.
+
+    `kernel="identity"` is Eq. 3 without a kernel: weights may be negative and a denominator near zero, so that training
+    may diverge, which is what the paper reports of it.
     """
 
     depth: Annotated[int, int_between(0, 256)] = 12
@@ -82,7 +85,7 @@ class ModelConfig(TransformerSettings):
     position_embedding: Literal["none", "learned"] = "none"
     time_slots: FrameCount | None = None
     attention: AttentionName = "linear"
-    kernel: Literal["relu", "elu1", "sigmoid", "polar"] | None = None
+    kernel: Literal["relu", "elu1", "sigmoid", "identity", "polar"] | None = None
     random_features: Width | None = None
     redraw_every: PositiveInt | None = None
     slots: Width | None = None

@@ -182,6 +182,63 @@ def lsa64_lite() -> TrainConfig:
     )
 
 
+@recipe
+def ablate_frozen() -> TrainConfig:
+    """Base of `fixformer ablate`: the paper's blocks on features of a pre-trained image network that stays frozen.
+
+    LSA64's 23 signs: python tools/lsa64_lists.py lsa64 signs23.csv --train 1-6 --val 7-8 --test 9-10
+    Cost: see `fixformer ablate modules --dry-run`. Hardware: any. Expected: docs/results.md.
+    Command: fixformer train ablate_frozen --data signs23.csv
+    """
+    return replace(_ablation(epochs=16, frozen_epochs=16), micro_batch=None)
+
+
+@recipe
+def ablate_tuned() -> TrainConfig:
+    """Base of `fixformer ablate`: as ablate_frozen, but then the image network is trained as well.
+
+    Cost: see `fixformer ablate modules --recipe ablate_tuned --dry-run`. Hardware: any. Expected: docs/results.md.
+    Command: fixformer train ablate_tuned --data signs23.csv
+    """
+    return _ablation(epochs=12, frozen_epochs=6)
+
+
+@recipe
+def ablate_patch() -> TrainConfig:
+    """Base of `fixformer ablate`: the paper's overlapping patches at half their size, from scratch.
+
+    Cost: see `fixformer ablate modules --recipe ablate_patch --dry-run`. Hardware: any. Expected: docs/results.md.
+    Command: fixformer train ablate_patch --data signs23.csv
+    """
+    config = _lsa64(0.38, Augment(jitter=(64, 80), reach=0.6, warp=0.2, colour=0.4, span=0.8))
+    settings = {**HALF_PATCHES, "dropout": 0.3, "drop_path": 0.1}
+    data = replace(config.data, kind="csv", workers=0)
+    clip = replace(config.clip, size=64, keep_short_side=80)
+    optim = replace(config.optim, warmup_epochs=1)
+    return replace(config, model_settings=settings, data=data, clip=clip, epochs=24, ema=0.98, optim=optim)
+
+
+@recipe
+def ablate_motions() -> TrainConfig:
+    """Base of `fixformer ablate`: the generated motions, with patches as in ablate_patch.
+
+    Cost: see `fixformer ablate modules --recipe ablate_motions --dry-run`. Hardware: any. Expected: docs/results.md.
+    Command: fixformer train ablate_motions --data demo/motions
+    """
+    config = demo()
+    return replace(config, model_settings={**HALF_PATCHES, "dropout": 0.1}, eval=EvalConfig(views="2x1", every=4))
+
+
+# The geometry of the paper (16, 14 and 8 pixels) for frames of half the side and less.
+HALF_PATCHES = {"patch_size": 8, "patch_stride": 7, "patch_padding": 4}
+
+
+def _ablation(epochs: int, frozen_epochs: int) -> TrainConfig:
+    """`lsa64_lite` on a list of videos; the averaged weights span a twentieth of the steps, as `train DIR` has it."""
+    config = replace(lsa64_lite(), epochs=epochs, frozen_epochs=frozen_epochs, frozen_draws=4, ema=0.98)
+    return replace(config, data=replace(config.data, kind="csv"), eval=EvalConfig(views="2x1", every=8))
+
+
 def _sgd(lr: float, weight_decay: float, warmup_lr: float) -> OptimConfig:
     """The optimiser of the paper and of the released code."""
     return OptimConfig(

@@ -24,9 +24,14 @@ def t_interval(scores: Sequence[float]) -> tuple[float, float] | None:
     """Student's interval of the mean of some scores, such as those of folds; None of a single one."""
     if len(scores) < 2:
         return None
-    quantile = T[len(scores) - 2] if len(scores) - 2 < len(T) else Z
-    half = quantile * stdev(scores) / sqrt(len(scores))
+    half = t_half_width(scores)
     return max(0.0, fmean(scores) - half), min(1.0, fmean(scores) + half)
+
+
+def t_half_width(values: Sequence[float]) -> float:
+    """Half the width of Student's interval of the mean of two values or more."""
+    quantile = T[len(values) - 2] if len(values) - 2 < len(T) else Z
+    return quantile * stdev(values) / sqrt(len(values))
 
 
 def effective_videos(groups: Iterable[tuple[int, int]]) -> float:

@@ -26,8 +26,14 @@ from fixformer.runtime.distributed import SINGLE_PROCESS, World
 from fixformer.runtime.memory import require_memory
 
 
-def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
-    """The model for the run's clip, with initial weights from the run's seed."""
+def build_model(config: TrainConfig, num_classes: int, twin: TrainConfig | None = None) -> VideoModel:
+    """The model for the run's clip, with initial weights from the run's seed.
+
+    With a `twin`, every tensor that its model has under the same name in the same shape starts as it does there: the
+    initial weights of two models that differ in one part otherwise differ in all that are drawn after it.
+    """
+    if twin is not None:
+        return _begin_like(build_model(twin, num_classes), build_model(config, num_classes))
     torch.manual_seed(config.seed)
     model = create_model(config.model, **complete_model_settings(config, num_classes))
     if config.frozen_epochs and not isinstance(getattr(model, "patch_embed", None), Lite0Stem):
@@ -40,6 +46,13 @@ def build_model(config: TrainConfig, num_classes: int) -> VideoModel:
         raise SettingsConflict(
             f"frozen_epochs={config.frozen_epochs} keeps features in the cache, which is off; set cache=auto."
         )
+    return model
+
+
+def _begin_like(twin: VideoModel, model: VideoModel) -> VideoModel:
+    given, own = twin.state_dict(), model.state_dict()
+    shared = {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
+    model.load_state_dict({**own, **shared})
     return model
 
 

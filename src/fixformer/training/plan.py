@@ -11,7 +11,7 @@ import torch
 from fixformer.config import TrainConfig, parse_views
 from fixformer.config.schema import dump
 from fixformer.data.listing import Index
-from fixformer.models.cost import Cost, cost
+from fixformer.models.cost import Cost, Part, cost
 from fixformer.models.registry import create_model
 from fixformer.runtime.machine import sgemm_gmacs
 
@@ -106,8 +106,12 @@ def _macs(config: TrainConfig, index: Index, costs: Mapping[tuple[int, int], Cos
     for epoch, stage in enumerate(map(config.stage_of, range(config.epochs)), 1):
         batch = stage.batch_size or config.batch_size
         is_scored = epoch == config.epochs or (config.eval.every and epoch % config.eval.every == 0)
-        clips = PASSES * (videos // batch) * batch + tests * bool(is_scored)
-        macs += clips * costs[stage.frames, stage.size].executed_macs
+        found = costs[stage.frames, stage.size]
+        trained_macs = found.executed_macs - (_stem(found).macs if epoch <= config.frozen_epochs else 0)
+        macs += PASSES * (videos // batch) * batch * trained_macs + tests * bool(is_scored) * found.executed_macs
+    if config.frozen_epochs:  # the features of each draw are computed once
+        stem = _stem(costs[config.clip.frames, config.clip.size])
+        macs += min(config.frozen_draws, config.frozen_epochs) * videos * stem.macs
     return macs
 
 
@@ -128,10 +132,17 @@ def _training_bytes(config: TrainConfig, batch: int, found: Cost) -> float:
     """Weights, gradients, optimiser state, averaged weights, clips, and activations with their gradients."""
     clips = min(batch, config.micro_batch or batch)
     blocks, depth = _block_activations(found)
+    # of a stem that is never trained nothing is stored
+    kept = found.activations - (_stem(found).activations if config.frozen_epochs == config.epochs else 0)
     # recomputing stores the input of each block and the activations of one block at a time
-    stored = found.activations - (blocks * (1 - 2 / (depth + 1)) if config.run.checkpointing else 0)
+    stored = kept - (blocks * (1 - 2 / (depth + 1)) if config.run.checkpointing else 0)
     half = BYTES[config.run.precision] / 4
     return _weight_bytes(config, found) + clips * (PEAK * stored * half + 3 * found.frames * found.size**2 * 4)
+
+
+def _stem(found: Cost) -> Part:
+    """What the image network of `frozen_epochs` costs."""
+    return next(part for part in found.parts if part.name == "patch_embed")
 
 
 def _evaluation_bytes(config: TrainConfig, found: Cost) -> float:

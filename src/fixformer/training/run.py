@@ -109,15 +109,23 @@ def train_resolved(config: TrainConfig, index: Index, crew: Crew, *, resume: boo
         return train_in_place(config, index, seat, resume=resume or restarted, fork=fork)
 
 
-def train_in_place(config: TrainConfig, index: Index, seat: Seat | None, *, resume: bool, fork: bool) -> TrainResult:
-    """The part of this process in a run."""
+def train_in_place(
+    config: TrainConfig,
+    index: Index,
+    seat: Seat | None,
+    *,
+    resume: bool,
+    fork: bool,
+    twin: TrainConfig | None = None,
+) -> TrainResult:
+    """The part of this process in a run; `twin` as for `build_model`."""
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     # The signal handlers come after the process group: Python would not run them inside the call that waits for the
     # other processes, so SIGTERM could not stop a run that waits.
     with join_world(config.run.device, seat) as world, StopRequest() as stop, ExitStack() as lock:
         world.on_main_process(lambda: lock.enter_context(locked(config.output)))
-        return _run(config, index, world, stop, resume=resume, fork=fork)
+        return _run(config, index, world, stop, resume=resume, fork=fork, twin=twin)
 
 
 def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None = None, **settings: Any) -> Plan:
@@ -139,7 +147,14 @@ def plan(recipe: str | Path | TrainConfig = "folder", *, minutes: float | None =
 
 
 def _run(
-    config: TrainConfig, index: Index, world: World, stop: StopRequest, *, resume: bool, fork: bool
+    config: TrainConfig,
+    index: Index,
+    world: World,
+    stop: StopRequest,
+    *,
+    resume: bool,
+    fork: bool,
+    twin: TrainConfig | None,
 ) -> TrainResult:
     check_batch_division(config, world.size)
     check_stage_sizes(config, len(index.labels), world)
@@ -149,7 +164,7 @@ def _run(
     for text in run_notes(config, index) if world.is_main else ():
         display.note(text)
 
-    model = build_model(config, len(index.labels))
+    model = build_model(config, len(index.labels), twin if checkpoint is None else None)
     if config.init and checkpoint is None:
         display.note(str(load_initial_weights(model, config.init, index.labels)))
     elif checkpoint is None and config.pretrained and isinstance(stem_of(model), Lite0Stem):

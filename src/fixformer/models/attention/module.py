@@ -109,7 +109,7 @@ def build_attention(config: FilledModelConfig, axis: str, size_THW: Grid) -> Att
     if c.association != "none":
         associate = Associate(READINGS[c.reading](c, axis), c.shift_segment)
     # Polar features are two for each channel, and their kernel is learned: the attention itself makes them.
-    kernel = KERNELS[c.kernel] if c.kernel and c.kernel != "polar" else identity
+    kernel = KERNELS.get(c.kernel or "identity", identity)
     # cosFormer attends with relu(q) and relu(k); a gate in front of it must see them too.
     if c.attention == "cosformer" and c.fixation != "none":
         kernel = torch.relu
