@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fixformer.config.schema import PositiveInt, checked, coerce, int_between, load
+from fixformer.config.schema import PositiveInt, checked, int_between, load
 from fixformer.errors import UserError
+from fixformer.experiments.decode_once import decode_once
 from fixformer.experiments.row_processes import LOG_FILE, run_rows
 from fixformer.experiments.row_worker import RowJob, Score
 from fixformer.experiments.study_plan import StudyPlan, Task, estimate_rows, plan_study
@@ -57,6 +58,7 @@ def ablate(
     plan, target = prepare(study, recipe, data, seeds, out, runs, overrides)
     found = known_scores(plan, target)
     failures: dict[str, str] = {}
+    count = processes or processors()
     with locked(runs), StopRequest() as stop:
         jobs = jobs_of(plan, found)
         _deliver(plan, found, failures, target)
@@ -68,7 +70,8 @@ def ablate(
                     _take(task, problem, found, failures)
             _deliver(plan, found, failures, target)
 
-        run_rows(jobs, processes or processors(), ended, stop)
+        decode_once((task for task in plan.tasks if task.identity not in found), count, stop)
+        run_rows(jobs, count, ended, stop)
         if stop:
             raise stop.interruption(f"stopped; {_progress(plan, found)}, the others are saved: run it again to go on.")
     result = _deliver(plan, found, failures, target)
