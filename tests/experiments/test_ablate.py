@@ -17,12 +17,14 @@ from fixformer.config.schema import dump
 from fixformer.errors import SettingsConflict, UserError
 from fixformer.experiments import ablate as module
 from fixformer.experiments.ablate import ablate, dry_run
+from fixformer.experiments.decode_once import decode_once
 from fixformer.experiments.row_processes import RowProcess
 from fixformer.experiments.row_worker import JOB_FILE, RowJob, run_job, score_file
 from fixformer.experiments.studies import STUDIES
 from fixformer.experiments.study_plan import StudyPlan, plan_study, score_split
 from fixformer.experiments.study_result import stored_scores
 from fixformer.runtime.files import write_json
+from fixformer.runtime.signals import NEVER_STOP
 
 Arguments = dict[str, Any]
 
@@ -119,6 +121,17 @@ def test_the_command(arguments: Arguments, capsys: pytest.CaptureFixture[str], n
         main(["ablate", "ordr", *words])
     assert stopped.value.code == 1
     assert "did you mean order" in capsys.readouterr().err
+
+
+def test_the_set_is_decoded_once_before_the_rows(arguments: Arguments, tmp_path: Path) -> None:
+    """Where rows read from a cache."""
+    cache = tmp_path / "cache"
+    decode_once(planned(arguments).tasks, 1, NEVER_STOP)
+    decode_once(planned({**arguments, "cache": str(cache)}).tasks, 1, NEVER_STOP)
+    first = sorted(cache.rglob("*.bin"))
+    assert first
+    decode_once(planned({**arguments, "cache": str(cache)}, "modules").tasks, 1, NEVER_STOP)
+    assert sorted(cache.rglob("*.bin")) == first
 
 
 def test_the_help_names_every_study() -> None:

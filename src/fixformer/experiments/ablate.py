@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fixformer.config.schema import PositiveInt, checked, coerce, int_between, load
+from fixformer.config.schema import PositiveInt, checked, int_between, load
 from fixformer.errors import UserError
+from fixformer.experiments.decode_once import decode_once
 from fixformer.experiments.row_processes import LOG_FILE, run_rows
 from fixformer.experiments.row_worker import RowJob, Score
 from fixformer.experiments.study_plan import StudyPlan, Task, estimate_rows, plan_study
@@ -57,6 +58,7 @@ def ablate(
     plan, target = prepare(study, recipe, data, seeds, out, runs, overrides)
     found = known_scores(plan, target)
     failures: dict[str, str] = {}
+    count = processes or processors()
     with locked(runs), StopRequest() as stop:
         jobs = jobs_of(plan, found)
         _deliver(plan, found, failures, target)
@@ -68,12 +70,14 @@ def ablate(
                     _take(task, problem, found, failures)
             _deliver(plan, found, failures, target)
 
-        run_rows(jobs, processes or processors(), ended, stop)
+        decode_once((task for task in plan.tasks if task.identity not in found), count, stop)
+        run_rows(jobs, count, ended, stop)
         if stop:
             raise stop.interruption(f"stopped; {_progress(plan, found)}, the others are saved: run it again to go on.")
     result = _deliver(plan, found, failures, target)
-    with optional(str(target.with_suffix(".png"))):
-        draw_study(result, target.with_suffix(".png"))
+    if found:
+        with optional(str(target.with_suffix(".png"))):
+            draw_study(result, target.with_suffix(".png"))
     if failures:
         name, reason = next(iter(failures.items()))
         raise UserError(
@@ -83,21 +87,22 @@ def ablate(
     return result
 
 
+@checked
 def dry_run(
     study: str,
     *,
     recipe: str | None = None,
     data: str | Path | None = None,
-    seeds: int = 3,
+    seeds: Seeds = 3,
     out: str | Path | None = None,
     runs: str | Path = RUNS,
-    processes: int | None = None,
+    processes: PositiveInt | None = None,
     **overrides: Any,
 ) -> dict[str, Any]:
     """The rows of `ablate` with the same arguments, with estimated time and memory; trains nothing."""
-    plan, target = prepare(study, recipe, data, coerce(seeds, Seeds, "seeds"), out, runs, overrides)
+    plan, target = prepare(study, recipe, data, seeds, out, runs, overrides)
     rows = list(estimate_rows(plan, known_scores(plan, target)))
-    count = coerce(processes, PositiveInt | None, "processes") or processors()
+    count = processes or processors()
     return {
         "study": plan.study.name,
         "command": plan.command,
@@ -129,7 +134,7 @@ def prepare(
 
 def known_scores(plan: StudyPlan, target: Path) -> Scores:
     """The scores of finished tasks by identity: of their directories, and of the result files beside the new one."""
-    stored = stored_scores(sorted(target.parent.glob("ablate_*.json")) + [target] * target.is_file())
+    stored = stored_scores(sorted({target, *target.parent.glob("ablate_*.json")}))
     wanted = {task.identity for task in plan.tasks}
     found = {identity: score for identity, score in stored.items() if identity in wanted}
     for task in plan.tasks:

@@ -92,10 +92,12 @@ def _comparison(plan: StudyPlan, row: Row, by_row: Mapping[str, list[Task]], fou
 
 
 def stored_scores(files: Iterable[Path]) -> Scores:
-    """The scores in result files; a file that is damaged has none."""
+    """The scores in result files; one that is missing or damaged has none."""
     found: Scores = {}
     names = {item.name for item in fields(Score)}
     for file in files:
+        if not file.exists():
+            continue
         try:
             rows = coerce(coerce(read_json(file), dict, "result").get("rows"), list, "rows")
             entries = [entry for row in rows for entry in coerce(row, dict, "row")["seeds"]]
