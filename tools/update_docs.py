@@ -136,16 +136,20 @@ def bench_train(result: dict[str, Any]) -> str:
                 ATTENTIONS[row["variant"]],
                 f"{row['seconds']:.2f}",
                 f"{ratio['seconds']:.2f}" if ratio else "",
+                "" if row["share_of_sgemm"] is None else f"{row['share_of_sgemm']:.0%}",
+                f"{row['seconds_first']:.2f}",
+                f"{ratio['seconds_first']:.2f}" if ratio else "",
                 f"{row['memory_peak'] / 2**30:.2f}",
                 f"{ratio['memory_peak']:.2f}" if ratio else "",
             ]
         )
-    note = f"\n`{result['model']}`, {result['batch']} clip, {result['dtype']}, best of {result['rounds']} rounds, "
+    note = f"\n`{result['model']}`, {result['batch']} clip, {result['dtype']}, rounds: {result['rounds']}, "
     note += f"{_where(result)}."
     if "data" in result:
         wait = result["data"]
         note += f" `{wait['recipe']}` with its cache waits {wait['data_wait']:.1%} of its time for data."
-    header = ["clip", "activations", "attention", "seconds a step", "of ours", "peak GB", "of ours"]
+    times = ["seconds a step", "of ours", "share of SGEMM", "first step", "of ours"]
+    header = ["clip", "activations", "attention", *times, "peak GB", "of ours"]
     return markdown(header, rows) + note + "\n"
 
 
@@ -153,6 +157,7 @@ ATTENTIONS = {
     "ours": "ours",
     "softmax": "softmax twin",
     "linear": "plain linear",
+    "ours, autograd": "ours, by autograd",
     "released": "released network, by autograd",
 }
 
@@ -160,6 +165,7 @@ ATTENTIONS = {
 def bench_busy(result: dict[str, Any]) -> str:
     rows = [
         [
+            f"{row['processes']} x {row['threads']}",
             f"`GOMP_SPINCOUNT={row['spin_count']}`" if row["spin_count"] else "not set",
             *(f"{row[which]:.1f}" for which in ("quiet", "busy")),
             f"{row['kept']:.0%}",
@@ -170,7 +176,7 @@ def bench_busy(result: dict[str, Any]) -> str:
         f"\nClips per second of training steps as of recipe `{result['recipe']}`, best of {result['rounds']} rounds of "
     )
     note += f"{result['seconds']:g} seconds, {_where(result)}.\n"
-    return markdown(["spinning", "quiet", "one core busy", "kept"], rows) + note
+    return markdown(["processes x threads", "spinning", "quiet", "one core busy", "kept"], rows) + note
 
 
 def bench_compile(result: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from fixformer.bench.process import measure_apart
 from fixformer.bench.training_step import TrainingStep, TrainingStepJob, bench_data_wait, bench_train, measure
 from fixformer.cli.print_bench import print_training_step
 from fixformer.errors import UserError
+from fixformer.models.cost import cost
 from tiny_run import TINY, tiny_set
 
 
@@ -20,20 +21,26 @@ def test_every_row_is_compared_with_ours(monkeypatch: pytest.MonkeyPatch, capsys
 
     def answer(module: str, job: TrainingStepJob, what: str) -> dict[str, Any]:
         jobs.append(job)
-        return asdict(TrainingStep([9.0 - len(jobs)], 1, 10 * len(jobs), 50.0))
+        return asdict(TrainingStep([20.0, 10.0 - len(jobs), 15.0], 1, 10 * len(jobs), 50.0))
 
     monkeypatch.setattr(training_step, "measure_apart", answer)
     result = bench_train("fixformer_tiny", clips=["8x64"], threads=1, rounds=1)
     cases = [(row["variant"], row["checkpointing"]) for row in result["rows"]]
     compared = ["ours", "softmax", "linear"]
-    assert cases == [*product(compared, [False]), *product(compared, [True]), ("released", False)]
-    assert [job.fused for job in jobs] == [True] * 6 + [False]
+    by_autograd = [("ours, autograd", False), ("released", False)]
+    assert cases == [*product(compared, [False]), *product(compared, [True]), *by_autograd]
+    assert [job.fused for job in jobs] == [True] * 6 + [False] * 2
     assert jobs[-1].settings == {"reading": "released"}
     ratios = [(ratio["variant"], ratio["seconds"], ratio["memory_peak"]) for ratio in result["ratios"]]
     assert ratios == [
-        *[("softmax", 7 / 8, 2), ("linear", 6 / 8, 3)],
-        *[("softmax", 4 / 5, 5 / 4), ("linear", 3 / 5, 6 / 4), ("released", 2 / 8, 7)],
+        *[("softmax", 8 / 9, 2), ("linear", 7 / 9, 3)],
+        *[("softmax", 5 / 6, 5 / 4), ("linear", 4 / 6, 6 / 4)],
+        *[("ours, autograd", 3 / 9, 7), ("released", 2 / 9, 8)],
     ]
+    ours = result["rows"][0]
+    assert (ours["seconds"], ours["seconds_first"]) == (9, 20)
+    assert ours["share_of_sgemm"] == pytest.approx((ours["gmacs"] / 50 / 9 + ours["gmacs"] / 50 / 15) / 2)
+    assert ours["gmacs"] == 3 * cost("fixformer_tiny", 8, 64).executed_macs / 1e9
     print_training_step(result)
     assert "recomputed" in capsys.readouterr().out
 

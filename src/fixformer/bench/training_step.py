@@ -6,6 +6,7 @@ Each step is measured in a process of its own (`python -m THIS JOB`), so that it
 
 import os
 import re
+import statistics
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from fixformer.bench.model_speed import TWIN
 from fixformer.bench.process import answer, measure_apart
 from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
+from fixformer.models.cost import cost
 from fixformer.models.registry import list_settings
 from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
@@ -26,13 +28,19 @@ from fixformer.runtime.progress import counting
 
 CLIPS = ("16x224", "32x224", "16x336")
 Clips = Annotated[tuple[str, ...], Expect("one or more of FRAMESxSIZE", bool)]
-# The same backbone each time. The released network is run as its authors do: by autograd, activations kept.
+# The same backbone each time.
 VARIANTS: dict[str, dict[str, Any]] = {
     "ours": {},
     "softmax": TWIN,
     "linear": {"fixation": "none", "association": "none"},
+    "ours, autograd": {},
     "released": {"reading": "released"},
 }
+# Without the backward passes written by hand, activations kept: the released network as its authors run it.
+BY_AUTOGRAD = ("ours, autograd", "released")
+COMPARED = ("seconds", "seconds_first", "memory_peak")
+STEPS = 3  # the first takes its memory from the system, the others have it
+BACKWARD_MACS = 2  # of a forward pass: one product for the inputs and one for the weights
 
 ONE_EPOCH: dict[str, Any] = {
     "epochs": 1,
@@ -62,7 +70,8 @@ class TrainingStepJob:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Seconds of each step; resident memory in bytes before the first step, and its peak."""
+    """Seconds of each step; resident memory in bytes before the first step, and its peak; the machine's rate of matrix
+    products after them."""
 
     seconds: list[float]
     memory_before: int
@@ -86,9 +95,12 @@ def bench_train(
     clips: Clips = CLIPS,
     batch: PositiveInt = 1,
     threads: Threads = 2,
-    rounds: PositiveInt = 2,
+    rounds: PositiveInt = 1,
 ) -> dict[str, Any]:
-    """Whole steps (forward, backward, SGD); every row once in each round, the best step of each counts."""
+    """Whole steps (forward, backward, SGD); every row once in each round, the best step of each counts.
+
+    The first step of each process is told apart: it waits for the system to give it memory, and those after it do not.
+    """
     if not TWIN.keys() <= set(list_settings(name)):
         raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
     cases = _cases([parse_clip(clip) for clip in clips])
@@ -100,7 +112,7 @@ def bench_train(
             measured[case].append(_measure_apart(name, case, batch, threads))
             progress.advance()
     machine["load_average_after"] = os.getloadavg()[0]
-    rows = [_row(case, measured[case]) for case in cases]
+    rows = [_row(case, measured[case], _step_gmacs(name, case, batch)) for case in cases]
     result = {"model": name, "batch": batch, "dtype": "float32", "optimiser": "sgd", "rounds": rounds}
     return {**result, "machine": machine, "rows": rows, "ratios": _ratios(rows)}
 
@@ -114,29 +126,38 @@ def parse_clip(clip: str) -> tuple[int, int]:
 
 def _cases(clips: list[tuple[int, int]]) -> list[Case]:
     """Neighbours are compared, so they are measured one after the other."""
-    compared = [variant for variant in VARIANTS if variant != "released"]
+    compared = [variant for variant in VARIANTS if variant not in BY_AUTOGRAD]
     rows = [Case(*clip, variant, recomputed) for clip in clips for recomputed in (False, True) for variant in compared]
-    return [*rows, Case(*clips[0], "released", False)]
+    return [*rows, *(Case(*clips[0], variant, False) for variant in BY_AUTOGRAD)]
 
 
 def _measure_apart(name: str, case: Case, batch: int, threads: int) -> TrainingStep:
-    is_ours = case.variant != "released"
     job = TrainingStepJob(
         *(name, case.frames, case.size, batch, threads, case.checkpointing),
-        repeats=2,  # memory is fresh in the first one
+        repeats=STEPS,
         settings=VARIANTS[case.variant],
-        fused=is_ours,
+        fused=case.variant not in BY_AUTOGRAD,
     )
     what = f"{name} at {case.frames}x{case.size}"
     return TrainingStep(**measure_apart("fixformer.bench.training_step", job, what))
 
 
-def _row(case: Case, measured: list[TrainingStep]) -> dict[str, Any]:
-    seconds = [second for one in measured for second in one.seconds]
+def _step_gmacs(name: str, case: Case, batch: int) -> float:
+    """Billions of multiply-accumulates of a step whose activations are kept."""
+    forward = cost(name, case.frames, case.size, **VARIANTS[case.variant]).executed_macs
+    return (1 + BACKWARD_MACS) * batch * forward / 1e9
+
+
+def _row(case: Case, measured: list[TrainingStep], gmacs: float) -> dict[str, Any]:
+    steady = [second for one in measured for second in one.seconds[1:]]
+    shares = [gmacs / second / one.sgemm_gmacs for one in measured for second in one.seconds[1:]]
     return {
         **case._asdict(),
-        "seconds": min(seconds),
-        "seconds_all": seconds,
+        "gmacs": gmacs,
+        "seconds": min(steady),
+        "seconds_first": min(one.seconds[0] for one in measured),
+        "seconds_all": [one.seconds for one in measured],
+        "share_of_sgemm": None if case.checkpointing else statistics.median(shares),
         "memory_before": min(one.memory_before for one in measured),
         "memory_peak": min(one.memory_peak for one in measured),
         "sgemm_gmacs": max(one.sgemm_gmacs for one in measured),
@@ -150,7 +171,7 @@ def _ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             **{key: row[key] for key in (*clip, "variant")},
-            **{key: row[key] / ours[tuple(row[k] for k in clip)][key] for key in ("seconds", "memory_peak")},
+            **{key: row[key] / ours[tuple(row[k] for k in clip)][key] for key in COMPARED},
         }
         for row in rows
         if row["variant"] != "ours"

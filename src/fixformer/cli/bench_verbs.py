@@ -120,7 +120,7 @@ def bench_train(
     clips: Annotated[tuple[str, ...], "FRAMESxSIZE"] = (),
     batch: Number = 1,
     threads: Number = 2,
-    rounds: Number = 2,
+    rounds: Number = 1,
     recipe: Annotated[str, "RECIPE"] = "lsa64",
     data: DataSet | None = None,
     out: File | None = None,

@@ -113,14 +113,17 @@ def print_reading_speed(result: dict[str, Any]) -> None:
 def print_training_step(result: dict[str, Any]) -> None:
     """Time and memory of a step of each variant, with activations kept and recomputed."""
     table = _table(f"{result['model']}, training steps of {result['batch']} clips", result)
-    for column in ("clip", "activations", "attention", "seconds", "of ours", "peak GB", "of ours"):
+    times = ("seconds", "of ours", "of SGEMM", "first step", "of ours")
+    for column in ("clip", "activations", "attention", *times, "peak GB", "of ours"):
         table.add_column(column, justify="right")
     ratios = {_of_row(ratio): ratio for ratio in result["ratios"]}
     for row in result["rows"]:
-        ratio = ratios.get(_of_row(row), {"seconds": 1, "memory_peak": 1})
+        ratio = ratios.get(_of_row(row), {"seconds": 1, "seconds_first": 1, "memory_peak": 1})
+        share = row["share_of_sgemm"]
         table.add_row(
             *(f"{row['frames']}x{row['size']}", "recomputed" if row["checkpointing"] else "kept", row["variant"]),
-            *(f"{row['seconds']:.2f}", f"{ratio['seconds']:.2f}"),
+            *(f"{row['seconds']:.2f}", f"{ratio['seconds']:.2f}", "" if share is None else f"{share:.0%}"),
+            *(f"{row['seconds_first']:.2f}", f"{ratio['seconds_first']:.2f}"),
             *(f"{row['memory_peak'] / 2**30:.2f}", f"{ratio['memory_peak']:.2f}"),
         )
     console().print(table)
@@ -137,12 +140,13 @@ def _of_row(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def print_busy(result: dict[str, Any]) -> None:
-    """Clips per second, quiet and busy, by the way threads wait."""
+    """Clips per second, quiet and busy, of every way to use the threads."""
     table = _table(f"training of recipe {result['recipe']}, clips per second", result)
-    for column in ("spinning", "quiet", "one core busy", "kept"):
+    for column in ("processes x threads", "spinning", "quiet", "one core busy", "kept"):
         table.add_column(column, justify="right")
     for row in result["rows"]:
-        table.add_row(row["spinning"], f"{row['quiet']:.1f}", f"{row['busy']:.1f}", f"{row['kept']:.0%}")
+        size, spinning = f"{row['processes']} x {row['threads']}", "limited" if row["spin_count"] else "libgomp's own"
+        table.add_row(size, spinning, f"{row['quiet']:.1f}", f"{row['busy']:.1f}", f"{row['kept']:.0%}")
     console().print(table)
     _print_load(result)
 
