@@ -1,5 +1,6 @@
 """What the workers of `test_team` run."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -21,6 +22,11 @@ def work(job: dict[str, Any]) -> Any:
         raise KeyError("nobody thought of this")
     if kind == "lose the others":
         raise RuntimeError("[pair.cc:547] Connection closed by peer [127.0.0.1]:4711")
+    if kind == "fork":
+        forked = multiprocessing.get_context("fork").Process(target=print)
+        forked.start()
+        forked.join(20)
+        return forked.exitcode
     if kind == "leave":
         print("first line\nlast line", file=sys.stderr)
         sys.stderr.flush()

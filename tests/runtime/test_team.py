@@ -45,6 +45,11 @@ def test_each_has_its_own_job(team: Team) -> None:
     assert not any(map(is_running, first))
 
 
+def test_a_process_forked_from_one_runs(team: Team) -> None:
+    """As those of a loader; it must not wait for the thread that listens to the parent."""
+    assert team.ask({"do": "fork"}) == [0, 0]
+
+
 def test_a_mistake_is_the_error_of_the_parent(team: Team) -> None:
     with pytest.raises(UserError, match="this file is damaged"):
         team.ask({"do": "mistake"})

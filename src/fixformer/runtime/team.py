@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self, TextIO
 
 from fixformer.errors import Interrupted, UserError, explain, is_lost_peer
 
@@ -158,7 +158,10 @@ def work_for_parent(work: Callable[[dict[str, Any]], Any]) -> NoReturn:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
     jobs: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
+    # The thread has the lock of what it reads. A loader's process, forked from this one, closes its `sys.stdin`: it
+    # would wait for that lock for ever.
+    stdin, sys.stdin = sys.stdin, None
+    threading.Thread(target=_listen, args=(stdin, jobs), daemon=True).start()
     answer = {"value": None}
     with suppress(BrokenPipeError):  # the parent has been killed
         while answer.keys() == {"value"}:
@@ -167,8 +170,8 @@ def work_for_parent(work: Callable[[dict[str, Any]], Any]) -> NoReturn:
     os._exit(1)  # without the end of the interpreter, which may wait for a connection of torch that is gone
 
 
-def _listen(jobs: "SimpleQueue[dict[str, Any]]") -> None:
-    for line in sys.stdin:
+def _listen(stdin: TextIO, jobs: "SimpleQueue[dict[str, Any]]") -> None:
+    for line in stdin:
         job = json.loads(line)
         if job is None:
             break
