@@ -204,6 +204,50 @@ def bench_compile(result: dict[str, Any]) -> str:
     return markdown(header, rows) + f"\n`{result['model']}`, {result['batch']} clip, float32, {_where(result)}.\n"
 
 
+def bench_parts(result: dict[str, Any]) -> str:
+    """A row for each group of operations with its share of both passes, then the products by their shapes."""
+    forward, training = result["passes"]
+    rows = [
+        [
+            group["group"],
+            *_group_cells(group),
+            *_group_cells(both),
+        ]
+        for group, both in zip(forward["groups"], training["groups"], strict=True)
+    ]
+    whole = (
+        [f"{one['seconds_profiled']:.2f}", f"**{one['floor_seconds']:.2f}**", "", ""] for one in (forward, training)
+    )
+    rows.append(["all", *(cell for cells in whole for cell in cells)])
+    columns = ["s", "floor, s", "GMAC", "GB"]
+    header = ["operations", *(f"forward, {column}" for column in columns), *(f"training, {c}" for c in columns)]
+    note = f"\n`{result['model']}`, {result['frames']}x{result['size']}, {_where(result)}. Without the profiler "
+    note += f"{forward['seconds']:.2f} and {training['seconds']:.2f} s. Products: {forward['sgemm_gmacs']:.0f} and "
+    note += f"{training['sgemm_gmacs']:.0f} GMAC/s; copies within the cache: {forward['copy_gbytes']:.0f} and "
+    note += f"{training['copy_gbytes']:.0f} GB/s.\n\n"
+    return markdown(header, rows) + note + _products(forward)
+
+
+def _group_cells(group: dict[str, Any]) -> list[str]:
+    amounts = (f"{group[key]:.1f}" if group[key] else "" for key in ("gmacs", "gbytes"))
+    return [f"{group['seconds']:.2f}", f"{group['floor_seconds']:.2f}", *amounts]
+
+
+def _products(one: dict[str, Any]) -> str:
+    """The products of a pass by their shapes, beside the same product alone."""
+    rows = [
+        [
+            " x ".join(f"{side:,}" for side in product["shape"] if side != 1),
+            str(product["count"]),
+            f"{product['seconds']:.2f}",
+            *(f"{product[key]:.0f}" for key in ("gmacs_per_second", "alone_gmacs_per_second")),
+        ]
+        for product in one["products"]
+    ]
+    header = ["product, forward", "times", "s", "GMAC/s", "GMAC/s by itself"]
+    return markdown(header, rows)
+
+
 def _where(result: dict[str, Any]) -> str:
     machine = result["machine"]
     where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
@@ -327,6 +371,7 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "bench_train": (bench_train, ["bench_train"]),
     "bench_busy": (bench_busy, ["bench_busy"]),
     "bench_compile": (bench_compile, ["bench_compile"]),
+    "bench_parts": (bench_parts, ["bench_parts"]),
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),

@@ -264,6 +264,7 @@ commands.add("bench data")(bench_verbs.bench_data)
 commands.add("bench train")(bench_verbs.bench_train)
 commands.add("bench busy")(bench_verbs.bench_busy)
 commands.add("bench compile")(bench_verbs.bench_compile)
+commands.add("bench parts")(bench_verbs.bench_parts)
 
 
 def _is_main() -> bool:

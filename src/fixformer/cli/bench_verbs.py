@@ -205,6 +205,33 @@ def bench_compile(
     _deliver(result, out, None if json else print_compiled)
 
 
+def bench_parts(
+    name: Model = "fixformer_base",
+    *,
+    frames: Number = 16,
+    size: Annotated[int, "PIXELS"] = 224,
+    threads: Number = 2,
+    out: File | None = None,
+    json: bool = False,
+) -> None:
+    """Where the time of a pass goes, beside the least that its products and its memory traffic need here.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: of the clip.
+        size: side of the clip, pixels.
+        threads: processor threads.
+        out: where to write the JSON.
+        json: print JSON.
+    """
+    from fixformer.bench import pass_parts
+    from fixformer.cli.print_bench import print_parts
+
+    _check_out(out)
+    result = pass_parts.bench_parts(name, frames=frames, size=size, threads=threads)
+    _deliver(result, out, None if json else print_parts)
+
+
 def _check_out(out: Path | None) -> None:
     """Raise a `UserError` for a file that could not be written, before anything is measured."""
     from fixformer.runtime.files import check_writable

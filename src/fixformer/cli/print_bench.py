@@ -166,6 +166,25 @@ def print_compiled(result: dict[str, Any]) -> None:
     _print_load(result)
 
 
+def print_parts(result: dict[str, Any]) -> None:
+    """The groups of operations of each pass, then its products by their shapes."""
+    for one in result["passes"]:
+        what = f"{result['model']} {result['frames']}x{result['size']}, {'training' if one['training'] else 'forward'}"
+        table = _table(what, result)
+        for column in ("operations", "seconds", "share", "GMAC", "GB", "floor"):
+            table.add_column(column, justify="right")
+        for group in one["groups"]:
+            share = f"{group['seconds'] / one['seconds_profiled']:.1%}"
+            amounts = (f"{group[key]:.1f}" if group[key] else "" for key in ("gmacs", "gbytes"))
+            table.add_row(group["group"], f"{group['seconds']:.3f}", share, *amounts, f"{group['floor_seconds']:.3f}")
+        console().print(table)
+        console().print(
+            f"{one['seconds']:.2f} s, {one['seconds_profiled']:.2f} s under the profiler, floor "
+            f"{one['floor_seconds']:.2f} s at {one['sgemm_gmacs']:.0f} GMAC/s and {one['copy_gbytes']:.0f} GB/s"
+        )
+    _print_load(result)
+
+
 def _table(what: str, result: dict[str, Any]) -> Table:
     machine = result["machine"]
     title = f"{what}, float32, {machine['threads']} threads, {machine['cpu']}"
