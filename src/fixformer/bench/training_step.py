@@ -14,11 +14,10 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from fixformer.bench.model_speed import TWIN
+from fixformer.bench.model_speed import TWIN, check_twin
 from fixformer.bench.process import answer, measure_apart
 from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
-from fixformer.models.registry import list_settings
 from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
@@ -89,8 +88,7 @@ def bench_train(
     rounds: PositiveInt = 2,
 ) -> dict[str, Any]:
     """Whole steps (forward, backward, SGD); every row once in each round, the best step of each counts."""
-    if not TWIN.keys() <= set(list_settings(name)):
-        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
+    check_twin(name)
     cases = _cases([parse_clip(clip) for clip in clips])
     machine = describe_machine(threads)
     measured: dict[Case, list[TrainingStep]] = {case: [] for case in cases}
