@@ -68,7 +68,7 @@ def bench_grid(*results: dict[str, Any]) -> str:
 
 def _grid(result: dict[str, Any]) -> str:
     machine, notes = result["machine"], "".join(f"- {sentence}\n" for sentence in grid_notes(result))
-    where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
+    where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}"
     about = f"`{result['model']}`, float32, batch 1, {where}. {result['paper']}."
     return f"{markdown(HEADER, grid_table(result))}\n{about}\n\n{notes}{_figure(result['file'])}"
 

@@ -39,7 +39,7 @@ def grid_notes(result: dict[str, Any]) -> list[str]:
     tried = [row["rounds"] for row in rows if row["rounds"]]
     notes = [
         "Videos a second: median of all repeats ± half their range. Ratios: median of the rounds (lowest to highest).",
-        f"{len(tried)} of {len(rows)} cells measured, in {_between(tried, 'd')} rounds.",
+        f"{len(tried)} of {len(rows)} cells measured; rounds of each: {_between(tried, 'd')}.",
     ]
     notes += [
         f"{NAMES[row['variant']]} at {row['frames']}x{row['size']} is out of memory{_within(row)}."
@@ -54,8 +54,11 @@ def grid_notes(result: dict[str, Any]) -> list[str]:
             f"Plain matrix products beside them: {_between(rates, '.0f')} GMAC/s, of which ours reaches "
             f"{_between(shares, '.0%')}."
         )
-    loads = [one["load_average"] for one in measurements]
-    notes.append(f"Load average before a measurement: {_between(loads, '.2f')}.")
+    loads, dates, commits = ([one[key] for one in measurements] for key in ("load_average", "date", "commit"))
+    notes.append(
+        f"Load average before a measurement: {_between(loads, '.2f')}. Measured {_between(dates, '')}, commit "
+        f"{', '.join(dict.fromkeys(commits))}."
+    )
     return notes
 
 
@@ -115,7 +118,7 @@ def _within(row: dict[str, Any]) -> str:
 
 def _between(values: list[Any], form: str) -> str:
     """The lowest and the highest as text, or the one if they read alike."""
-    ends = [format(value, form) for value in (min(values), max(values))] if values else ["no"]
+    ends = [format(value, form) for value in (min(values), max(values))] if values else ["none"]
     return " to ".join(dict.fromkeys(ends))
 
 

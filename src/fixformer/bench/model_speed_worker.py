@@ -50,9 +50,10 @@ class ModelSpeed:
 
 
 def measure(job: ModelSpeedJob) -> ModelSpeed:
-    if job.memory is not None:
-        limit_memory(job.memory)
     torch.set_num_threads(job.threads)
+    if job.memory is not None:
+        sgemm_gmacs(0)  # first, because libgomp ends the process if it has no memory to start its threads
+        limit_memory(job.memory)
     torch.manual_seed(0)
     model = create_model(job.model, num_frames=job.frames, image_size=job.size, **job.settings).eval()
     if job.chunked is not None:
