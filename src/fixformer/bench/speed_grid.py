@@ -100,7 +100,8 @@ def bench_grid(
     check_twin(name)
     machine = describe_machine(threads)
     common = _common_settings(name, machine)
-    cells = [Cell(count, size, variant) for size in sizes for count in frames for variant in VARIANTS]
+    clips = dict.fromkeys((count, size) for size in sizes for count in frames)
+    cells = [Cell(*clip, variant) for clip in clips for variant in VARIANTS]
     with _kept_in(out) as file:
         measured = _read_measurements(file, common) if file and file.exists() else []
         done = {(one.round, *one.cell) for one in measured}
