@@ -70,11 +70,12 @@ def _standing(other: str, ratios: list[dict[str, Any]]) -> str:
     level = [ratio for ratio in compared if ratio not in ahead and ratio not in behind]
     in_paper = [ratio for ratio in compared if isinstance(ratio["paper_times_as_fast"], float)]
     below = [ratio for ratio in in_paper if ratio["times_as_fast"]["median"] < ratio["paper_times_as_fast"]]
-    return (
+    standing = (
         f"Beside {NAMES[other]} ours is ahead in every round in {len(ahead)} of {len(compared)} clips, level in "
-        f"{_listed(level)}, behind in every round in {_listed(behind)}; of {len(in_paper)} ratios that the paper has, "
-        f"ours is lower in {_listed(below)}."
+        f"{_listed(level)}, behind in every round in {_listed(behind)}"
     )
+    beside_paper = f"; of {len(in_paper)} ratios that the paper has, ours is lower in {_listed(below)}"
+    return f"{standing}{beside_paper if in_paper else ''}."
 
 
 def _listed(ratios: list[dict[str, Any]]) -> str:
