@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fixformer.bench.grid_table import HEADER, grid_notes, grid_table
 from fixformer.experiments.study_report import to_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +57,20 @@ def bench_model(result: dict[str, Any]) -> str:
     note = f"\n`{result['model']}`, float32, batch 1, {where}, load {machine['load_average']:.2f} at the start.\n"
     note += f"Slope of log time over log pixels: {slopes}.\n"
     return markdown(header, rows) + note
+
+
+def bench_grid(*results: dict[str, Any]) -> str:
+    """A table and a figure for every grid that has been measured."""
+    if not results:
+        return "Not measured yet.\n"
+    return "\n".join(_grid(result) for result in results)
+
+
+def _grid(result: dict[str, Any]) -> str:
+    machine, notes = result["machine"], "".join(f"- {sentence}\n" for sentence in grid_notes(result))
+    where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}"
+    about = f"`{result['model']}`, float32, batch 1, {where}. {result['paper']}."
+    return f"{markdown(HEADER, grid_table(result))}\n{about}\n\n{notes}{_figure(result['file'])}"
 
 
 def bench_attention(result: dict[str, Any]) -> str:
@@ -365,6 +380,7 @@ def _short(change: str) -> str:
 
 TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "bench_model": (bench_model, ["bench_model"]),
+    "bench_grid": (bench_grid, ["bench_grid*"]),
     "bench_attention": (bench_attention, ["bench_attention"]),
     "bench_chunked": (bench_chunked, ["bench_chunked"]),
     "bench_data": (bench_data, ["bench_data"]),

@@ -70,6 +70,10 @@ class MissingExtra(UserError):
         super().__init__(f'{need} needs an optional package: pip install "fixformer[{extra}]"')
 
 
+class OutOfMemory(UserError):
+    """More memory was needed than there is."""
+
+
 class NotFinite(UserError):
     """A loss or a weight became NaN or infinite."""
 
@@ -113,10 +117,22 @@ _AMOUNT = re.compile(r"\d[\d.]* ?([KMGT]iB|bytes)")
 
 def is_lost_peer(error: BaseException) -> bool:
     """Whether this process has lost its connection to another one of the run, which has an error of its own."""
-    lines = str(error).strip().splitlines() or [""]
     return isinstance(error, RuntimeError) and any(
-        words in line for line in (lines[0], lines[-1]) for words in _NO_PEER
+        words in line for line in _first_and_last_line(error) for words in _NO_PEER
     )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether something did not fit into memory, whoever noticed: this package, Python, torch or the system."""
+    return isinstance(error, OutOfMemory | MemoryError) or any(
+        words in line for line in _first_and_last_line(error) for words in _NO_MEMORY
+    )
+
+
+def _first_and_last_line(error: BaseException) -> tuple[str, str]:
+    """What may say what happened; between them may be code, which speaks of memory or connections, too."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0], lines[-1]
 
 
 def explain(error: BaseException) -> str | None:
@@ -127,26 +143,25 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return str(error)
     # an error of a data loader's worker has the worker's traceback in its text: the last line says what it was
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    ends = (lines[0], lines[-1])  # between them may be code that speaks of memory, too
-    if isinstance(error, BrokenExecutor) or lines[0].startswith("DataLoader worker (pid"):
+    first, last = _first_and_last_line(error)
+    if isinstance(error, BrokenExecutor) or first.startswith("DataLoader worker (pid"):
         reason, remedy = "a worker process was killed, perhaps for want of memory", "use fewer workers or smaller clips"
-    elif isinstance(error, MemoryError) or any(words in line for line in ends for words in _NO_MEMORY):
+    elif is_out_of_memory(error):
         asked = _AMOUNT.search(str(error))
-        reason = f"out of memory ({f'asked for {asked[0]}' if asked else lines[-1].strip()})"
+        reason = f"out of memory ({f'asked for {asked[0]}' if asked else last.strip()})"
         remedy = _REMEDIES[errno.ENOMEM]
     elif is_lost_peer(error):
         reason, remedy = "another process of this run has ended", "see its error"
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
-        reason = f"{where}{error.strerror or lines[-1].strip()}"
+        reason = f"{where}{error.strerror or last.strip()}"
         remedy = _REMEDIES.get(error.errno or 0, "check the path and the disk it is on")
     elif isinstance(error, RecursionError):
         reason, remedy = "the input is nested too deeply", "check the files given, or see where with --traceback"
     elif isinstance(error, ImportError) and not (error.name or "").startswith("fixformer"):
-        reason, remedy = f"a library cannot be loaded ({lines[-1].strip()})", "install fixformer again"
+        reason, remedy = f"a library cannot be loaded ({last.strip()})", "install fixformer again"
     elif isinstance(error, OverflowError):
-        reason = f"a number is too large ({lines[-1].strip()})"
+        reason = f"a number is too large ({last.strip()})"
         remedy = "use a smaller one, or see where with --traceback"
     else:
         return None

@@ -185,25 +185,19 @@ def _sensible(rng: random.Random) -> list[str]:
 def _sensible_bench(rng: random.Random) -> list[str]:
     return rng.choice(
         (
-            [
-                "bench",
-                "model",
-                "fixformer_tiny",
-                "--frames",
-                "4",
-                "--sizes",
-                "32",
-                "--rounds",
-                "1",
-                "--out",
-                "out/bench.json",
-            ],
+            _small_clip("model", "out/bench.json"),
             ["bench", "attention", "--sides", "4", "--rounds", "1"],
+            _small_clip("grid", "out/grid.json"),
             ["bench", "chunked", "fixformer_tiny:4x32", "--rounds", "1"],
             ["bench", "data", "good.mp4", "--rounds", "1", "--decodes", "2", "--loader-seconds", "0"],
             ["bench", "train", "fixformer_tiny", "--frames", "4", "--size", "32"],
         )
     )
+
+
+def _small_clip(bench: str, out: str) -> list[str]:
+    clip = ["--frames", "4", "--sizes", "32", "--rounds", "1"]
+    return ["bench", bench, "fixformer_tiny", *clip, "--out", out]
 
 
 def _random_option(verb: str, words: list[str], rng: random.Random) -> list[str]:
@@ -253,7 +247,7 @@ def option_types(verb: str, words: list[str]) -> dict[str, Any]:
         **{"label": corpus_verbs.label, "eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")
-            for name in ("model", "attention", "chunked", "data", "train")
+            for name in ("model", "grid", "attention", "chunked", "data", "train")
         },
     }
     function = functions.get(" ".join(words[:2]) if verb == "bench" else verb)

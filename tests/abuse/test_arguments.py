@@ -17,6 +17,7 @@ from fixformer.bench.attention_speed import bench_attention
 from fixformer.bench.chunked_inference import bench_chunked
 from fixformer.bench.model_speed import bench_model
 from fixformer.bench.reading import bench_data
+from fixformer.bench.speed_grid import bench_grid
 from fixformer.bench.training_step import bench_train
 from fixformer.cli.app import ISSUES, commands, main
 from fixformer.config.recipes import RECIPES
@@ -89,6 +90,8 @@ def failure(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
         ("bench model --out .", 1, ["--out .", "bench.json"]),
         ("bench model --out x.png", 1, ["x.png", "x.json"]),
         ("bench model x3d_m", 1, ["x3d_m", "softmax"]),
+        ("bench grid x3d_m", 1, ["x3d_m", "softmax"]),
+        ("bench grid --rounds 0", 1, ["rounds=0"]),
         ("bench model --frames", 2, ["--frames"]),
         ("bench chunked tsm_r50:8x64", 1, ["tsm_r50", "chunks"]),
         ("bench train --data nowhere", 1, ["nowhere"]),
@@ -133,6 +136,7 @@ def test_prepare_claims_no_directory_for_wrong_arguments(
         *((bench_model, {name: value}) for name, value in [
             ("frames", ()), ("sizes", (0,)), ("threads", 0), ("rounds", 0), ("threads", 10**6),
         ]),
+        *((bench_grid, {name: value}) for name, value in [("frames", (0,)), ("sizes", ()), ("rounds", 0), ("out", "")]),
         *((bench_attention, {name: value}) for name, value in [("sides", ()), ("rounds", 0), ("seconds", -1)]),
         *((bench_chunked, {name: value}) for name, value in [("cases", ()), ("rounds", 0), ("threads", 2.5)]),
         *((bench_data, {name: value}) for name, value in [("rounds", 0), ("decodes", -1), ("loader_seconds", -1)]),

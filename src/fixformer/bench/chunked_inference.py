@@ -2,13 +2,12 @@
 
 import os
 import re
-import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 
-from fixformer.bench.model_speed import LONG_MACS, measure_model
+from fixformer.bench.model_speed import measure_model, repeats_of, summarise
 from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
 from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
@@ -31,15 +30,14 @@ PATHS = {"plain": False, "chunked": True}
 def bench_chunked(cases: Cases = CASES, threads: Threads = 2, rounds: PositiveInt = 3) -> dict[str, Any]:
     """Every case in a process of its own, plain and chunked in turn; best and median of all repeats."""
     clips = [_parse(case) for case in cases]
-    is_long = {clip: cost(*clip).executed_macs > LONG_MACS for clip in clips}
+    repeats = {clip: repeats_of(cost(*clip).executed_macs) for clip in clips}
     turns = [(clip, path) for _ in range(rounds) for clip in clips for path in PATHS]
     machine = describe_machine(threads)
     measured: dict[tuple[tuple[str, int, int], str], list[ModelSpeed]] = {}
     with counting("", len(turns)) as progress:
         for clip, path in turns:
             progress.begin("{} {}x{} {}".format(*clip, path))
-            repeats, warm_up = (1, False) if is_long[clip] else (3, True)
-            job = ModelSpeedJob(*clip, threads=threads, repeats=repeats, warm_up=warm_up, chunked=PATHS[path])
+            job = ModelSpeedJob(*clip, threads=threads, chunked=PATHS[path], **repeats[clip])
             measured.setdefault((clip, path), []).append(measure_model(job))
             progress.advance()
     machine["load_average_after"] = os.getloadavg()[0]
@@ -60,15 +58,7 @@ def _parse(case: str) -> tuple[str, int, int]:
 
 def _row(model: str, frames: int, size: int, measured: dict[str, list[ModelSpeed]]) -> dict[str, Any]:
     row: dict[str, Any] = {"model": model, "frames": frames, "size": size}
-    for path, parts in measured.items():
-        seconds = [second for part in parts for second in part.seconds]
-        row[path] = {
-            "seconds": min(seconds),
-            "seconds_median": statistics.median(seconds),
-            "repeats": len(seconds),
-            "peak_memory_bytes": max(part.memory_peak for part in parts),
-            "memory_before_bytes": min(part.memory_before for part in parts),
-        }
+    row |= {path: summarise(parts) for path, parts in measured.items()}
     plain, chunked = row["plain"], row["chunked"]
     row["time_ratio"] = plain["seconds_median"] / chunked["seconds_median"]
     row["memory_ratio"] = plain["peak_memory_bytes"] / chunked["peak_memory_bytes"]

@@ -2,12 +2,13 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fixformer.bench.model_speed_worker import ModelSpeed, ModelSpeedJob
 from fixformer.bench.process import measure_apart
-from fixformer.config.schema import PositiveInt, PositiveInts, Threads, checked
+from fixformer.config.schema import PositiveInt, PositiveInts, Threads, checked, load
 from fixformer.errors import UserError
 from fixformer.models.cost import Cost, cost
 from fixformer.models.registry import list_settings
@@ -39,8 +40,7 @@ def bench_model(
     rounds: PositiveInt = 2,
 ) -> dict[str, Any]:
     """Forward at every size, forward and backward at the first; ours and twin in turn, each in its own process."""
-    if not TWIN.keys() <= set(list_settings(name)):
-        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
+    check_twin(name)
     grid = [(count, size, False) for size in sizes for count in frames] + [(frames[0], sizes[0], True)]
     cases = [Case(*point, variant) for point in grid for variant in VARIANTS]
     costs = {case: cost(name, case.frames, case.size, **VARIANTS[case.variant]) for case in cases}
@@ -63,26 +63,52 @@ def bench_model(
     return {"model": name, "dtype": "float32", "batch": 1, "machine": machine, "rows": rows, "slope": _slopes(rows)}
 
 
+def check_twin(name: str) -> None:
+    """Raise a `UserError` for a model whose attention cannot be exchanged."""
+    if not TWIN.keys() <= set(list_settings(name)):
+        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
+
+
+def repeats_of(macs: float) -> dict[str, Any]:
+    """How often one process runs a pass of so many multiply-accumulates."""
+    return {"repeats": 1, "warm_up": False} if macs > LONG_MACS else {"repeats": 3, "warm_up": True}
+
+
 def measure_model(job: ModelSpeedJob) -> ModelSpeed:
     """One job in a process of its own."""
     what = f"{job.model} at {job.frames}x{job.size}"
-    return ModelSpeed(**measure_apart("fixformer.bench.model_speed_worker", job, what))
+    return load(ModelSpeed, measure_apart("fixformer.bench.model_speed_worker", job, what))
 
 
-def _row(case: Case, cost: Cost, measured: list[ModelSpeed]) -> dict[str, Any]:
+def summarise(measured: Sequence[ModelSpeed]) -> dict[str, Any]:
+    """The best and the median of all repeats, and the most memory any of them took."""
     seconds = [second for one in measured for second in one.seconds]
-    rates = [rate for one in measured for rate in one.sgemm_gmacs]
-    shares = [cost.executed_macs / second / 1e9 / rate for second, rate in zip(seconds, rates, strict=True)]
     return {
-        **case._asdict(),
-        "gmacs": cost.executed_macs / 1e9,
         "seconds": min(seconds),
         "seconds_median": statistics.median(seconds),
         "repeats": len(seconds),
-        "sgemm_gmacs_per_second": statistics.median(rates),
-        "share_of_sgemm": None if case.backward else statistics.median(shares),
+        "sgemm_gmacs_per_second": statistics.median(rate for one in measured for rate in one.sgemm_gmacs),
         "peak_memory_bytes": max(one.memory_peak for one in measured),
         "memory_before_bytes": min(one.memory_before for one in measured),
+    }
+
+
+def share_of_sgemm(macs: float, measured: Sequence[ModelSpeed]) -> float:
+    """The rate of a pass's multiply-accumulates as a share of the rate of matrix products around it."""
+    shares = (
+        macs / second / 1e9 / rate
+        for one in measured
+        for second, rate in zip(one.seconds, one.sgemm_gmacs, strict=True)
+    )
+    return statistics.median(shares)
+
+
+def _row(case: Case, cost: Cost, measured: list[ModelSpeed]) -> dict[str, Any]:
+    return {
+        **case._asdict(),
+        "gmacs": cost.executed_macs / 1e9,
+        **summarise(measured),
+        "share_of_sgemm": None if case.backward else share_of_sgemm(cost.executed_macs, measured),
     }
 
 

@@ -3,23 +3,25 @@
 import time
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from fixformer.bench.process import answer
+from fixformer.config.schema import Expect, Positive
 from fixformer.models import fused
 from fixformer.models.registry import create_model
 from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import sgemm_gmacs
-from fixformer.runtime.memory import peak_memory
+from fixformer.runtime.memory import limit_memory, peak_memory
 
 
 @dataclass(frozen=True)
 class ModelSpeedJob:
     """Forward, or forward and backward, of one model on one random clip.
 
-    `chunked` forces inference in chunks on or off at any clip size; None leaves it to the model.
+    `chunked` forces inference in chunks on or off at any clip size; None leaves it to the model. `memory` is how many
+    bytes it may take beside the program itself; None is no limit.
     """
 
     model: str
@@ -31,20 +33,27 @@ class ModelSpeedJob:
     repeats: int = 2
     warm_up: bool = True
     chunked: bool | None = None
+    memory: int | None = None
+
+
+Repeated = Annotated[tuple[Positive, ...], Expect("one or more numbers more than 0", bool)]
 
 
 @dataclass(frozen=True)
 class ModelSpeed:
     """Seconds of each repeat, the machine's matrix-multiply rate around each, resident memory in bytes."""
 
-    seconds: list[float]
-    sgemm_gmacs: list[float]
+    seconds: Repeated
+    sgemm_gmacs: Repeated
     memory_before: int
     memory_peak: int
 
 
 def measure(job: ModelSpeedJob) -> ModelSpeed:
     torch.set_num_threads(job.threads)
+    if job.memory is not None:
+        sgemm_gmacs(0)  # first, because libgomp ends the process if it has no memory to start its threads
+        limit_memory(job.memory)
     torch.manual_seed(0)
     model = create_model(job.model, num_frames=job.frames, image_size=job.size, **job.settings).eval()
     if job.chunked is not None:
@@ -62,7 +71,7 @@ def measure(job: ModelSpeedJob) -> ModelSpeed:
         seconds.append(time.perf_counter() - start)
         rates.append(sgemm_gmacs())
     # A machine's clock and its load change from second to second: each repeat is compared with its own moment.
-    return ModelSpeed(seconds, [sum(pair) / 2 for pair in pairwise(rates)], before, peak_memory())
+    return ModelSpeed(tuple(seconds), tuple(sum(pair) / 2 for pair in pairwise(rates)), before, peak_memory())
 
 
 def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:

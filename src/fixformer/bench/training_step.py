@@ -15,12 +15,11 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from fixformer.bench.model_speed import TWIN
+from fixformer.bench.model_speed import TWIN, check_twin
 from fixformer.bench.process import answer, measure_apart
 from fixformer.config.schema import Expect, PositiveInt, Threads, checked
 from fixformer.errors import UserError
 from fixformer.models.cost import cost
-from fixformer.models.registry import list_settings
 from fixformer.models.video_transformer import VideoTransformer
 from fixformer.runtime.machine import describe_machine, sgemm_gmacs
 from fixformer.runtime.memory import peak_memory
@@ -101,8 +100,7 @@ def bench_train(
 
     The first step of each process is told apart: it waits for the system to give it memory, and those after it do not.
     """
-    if not TWIN.keys() <= set(list_settings(name)):
-        raise UserError(f"{name} has no softmax twin to compare with; expected one of ours, such as fixformer_base.")
+    check_twin(name)
     cases = _cases([parse_clip(clip) for clip in clips])
     machine = describe_machine(threads)
     measured: dict[Case, list[TrainingStep]] = {case: [] for case in cases}

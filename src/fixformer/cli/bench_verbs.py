@@ -37,6 +37,37 @@ def bench_model(
     _deliver(result, out, None if json else print_model_speed, model_speed.plot_bench)
 
 
+def bench_grid(
+    name: Model = "fixformer_base",
+    *,
+    frames: Annotated[tuple[int, ...], "NUMBER"] = (16, 32, 64, 96),
+    sizes: Annotated[tuple[int, ...], "PIXELS"] = (224, 336, 448),
+    threads: Number = 2,
+    rounds: Number = 3,
+    out: File | None = None,
+    json: bool = False,
+) -> None:
+    """The paper's table of throughput: ours, softmax and Orthoformer in the same backbone, beside its ratios.
+
+    With --out every measurement is kept at once: a command that was stopped goes on where it was when it is run again.
+
+    Args:
+        name: a model, see `fixformer models`.
+        frames: numbers of frames.
+        sizes: sides in pixels; every frame count is run at every size.
+        threads: processor threads.
+        rounds: how often the whole table is run.
+        out: where to write the JSON; a PNG is drawn beside it.
+        json: print JSON.
+    """
+    from fixformer.bench import grid_table, speed_grid
+    from fixformer.cli.print_bench import print_grid
+
+    _check_out(out)
+    result = speed_grid.bench_grid(name, frames, sizes, threads, rounds, out)
+    _deliver(result, out, None if json else print_grid, grid_table.plot_grid)
+
+
 def bench_attention(
     *,
     sides: Annotated[tuple[int, ...], "TOKENS"] = (14, 20, 28, 40, 56, 80, 112, 128),

@@ -35,6 +35,20 @@ def print_model_speed(result: dict[str, Any]) -> None:
     )
 
 
+def print_grid(result: dict[str, Any]) -> None:
+    """Every clip, ours beside softmax and Orthoformer and beside the paper's ratios."""
+    from fixformer.bench.grid_table import HEADER, grid_notes, grid_table
+
+    table = _table(f"{result['model']}, videos a second, batch 1", result)
+    for column in HEADER:
+        table.add_column(column, justify="right")
+    for line in grid_table(result):
+        table.add_row(*line)
+    console().print(table)
+    for sentence in grid_notes(result):
+        console().print(sentence, style="dim")
+
+
 def print_attention_speed(result: dict[str, Any]) -> None:
     """Milliseconds at each length, and where each kind overtakes softmax."""
     machine, rows = result["machine"], result["rows"]

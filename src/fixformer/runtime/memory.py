@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fixformer.errors import UserError
+from fixformer.errors import OutOfMemory
 
 STATUS, MACHINE = Path("/proc/self/status"), Path("/proc/meminfo")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -58,10 +58,26 @@ def free_memory() -> int | None:
 
 
 def require_memory(need: float, what: str, advice: str) -> None:
-    """Raise a `UserError` if `what` needs more memory than there is; the system would kill the process silently."""
+    """Raise an `OutOfMemory` if `what` needs more memory than there is; the system would kill the process silently."""
     free = free_memory()
     if free is not None and need > free:
-        raise UserError(f"{what} need {need / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free; {advice}.")
+        raise OutOfMemory(f"{what} need {need / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free; {advice}.")
+
+
+def limit_resource(kind: int, value: int) -> None:
+    """Set one of the limits `resource.RLIMIT_*` of this process, as far as it may."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+def limit_memory(more: int) -> None:
+    """Let this process have so many bytes beside those it has; to ask for more is an error, as if there were no more.
+
+    If the system runs out of memory nevertheless, it ends this process rather than another.
+    """
+    limit_resource(resource.RLIMIT_AS, virtual_memory() + more)
+    with suppress(OSError):  # Linux only
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _status(field: str) -> int:

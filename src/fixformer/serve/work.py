@@ -29,7 +29,7 @@ from fixformer.errors import InputError, UserError, explain
 from fixformer.evaluation.predictor import Classifier, load
 from fixformer.models.cost import count_params
 from fixformer.runtime.console import printable
-from fixformer.runtime.memory import virtual_memory
+from fixformer.runtime.memory import limit_resource, virtual_memory
 from fixformer.serve.data_urls import jpeg, jpeg_url, png_url
 from fixformer.serve.refusal import Refusal
 from fixformer.serve.settings import ServeSettings
@@ -75,8 +75,7 @@ def limit_resources(settings: ServeSettings) -> None:
         (resource.RLIMIT_CPU, int(settings.seconds * settings.threads) + 1),
         (resource.RLIMIT_CORE, 0),
     ):
-        _, hard = resource.getrlimit(limit)
-        resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+        limit_resource(limit, value)
 
 
 def end_with(channel: socket.socket) -> None:
