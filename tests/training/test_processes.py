@@ -120,7 +120,7 @@ def test_the_same_run(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     alone = run("alone", epochs=2)
     before = (torch.get_num_threads(), dict(os.environ))
     capfd.readouterr()
-    two = run("two", epochs=2, processes=2)
+    two = run("two", epochs=2, processes=2, workers=1)  # loaders, too, which both processes start
     printed = capfd.readouterr().err
     assert loss_trace(two.output) == pytest.approx(loss_trace(alone.output), rel=1e-5)
     assert two.evaluation.confusion == alone.evaluation.confusion
