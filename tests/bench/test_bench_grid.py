@@ -53,6 +53,23 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+def test_a_clip_that_was_left_half_measured_has_a_line(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "grid.json"
+    with pytest.raises(KeyboardInterrupt):
+        run(Machine(stops_at=1), out=out)
+    result = run(Machine(), out=out, frames=(32,))
+    assert {line[0] for line in grid_table(result)} == {"16x32", "32x32"}
+    print_grid(result)
+
+
+def test_memory_that_is_short_once_says_nothing_about_a_cell(run: Any, tmp_path: Path) -> None:
+    run(Machine(), out=tmp_path / "grid.json", rounds=1)
+    result = run(Machine("softmax"), out=tmp_path / "grid.json", rounds=2)
+    softmax = [row for row in result["rows"] if row["variant"] == "softmax"]
+    assert all(row["videos_per_second"] and not row["out_of_memory"] for row in softmax)
+    assert not any("out of memory" in note for note in grid_notes(result))
+
+
 def test_the_paper_prints_these_numbers(shared: Path) -> None:
     lines = (shared / "paper.tex").read_text().partition("label {tab:efficiency}")[0].splitlines()[-20:]
     for name, variant in SYSTEMS.items():

@@ -1,9 +1,12 @@
 """Maps over processes: no more of them than are of use."""
 
 import os
+import sys
 import time
 
 import pytest
+from rich.console import Console
+from rich.file_proxy import FileProxy
 
 from fixformer.runtime import pools
 from fixformer.runtime.pools import MIN_WORKERS, affordable_workers, crash_safe_map, processors, unordered_map
@@ -14,6 +17,16 @@ def test_more_workers_than_the_machine_can_use(capsys: pytest.CaptureFixture[str
     limit = max(MIN_WORKERS, 4 * processors())
     assert [affordable_workers(wanted) for wanted in (0, 1, limit, 99_999, 99_999)] == [0, 1, limit, limit, limit]
     assert capsys.readouterr().err.count("instead of 99999") == 1
+
+
+def stream_of(item: int) -> str:
+    return type(sys.stderr).__name__
+
+
+def test_workers_do_not_print_through_a_live_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that draws it may have the lock at the fork."""
+    monkeypatch.setattr(sys, "stderr", FileProxy(Console(file=sys.stderr), sys.stderr))
+    assert "FileProxy" not in {name for _, name in unordered_map(stream_of, range(2), 2)}
 
 
 def worker_of(item: int) -> int:

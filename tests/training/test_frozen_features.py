@@ -120,6 +120,15 @@ def test_the_image_network_changes_only_after_the_first_phase(lite: dict[str, An
     assert not torch.equal(_weights(frozen)["patch_embed.proj.weight"], initial["patch_embed.proj.weight"])
 
 
+def test_a_run_that_is_all_frozen_resumes_at_its_end(lite: dict[str, Any], tmp_path: Path) -> None:
+    """Stopped in its last evaluation, all of its epochs are done."""
+    given = {**lite, "epochs": 2, "output": tmp_path / "frozen"}
+    first = train(**given)
+    again = train(**given, resume=True)
+    assert again.steps == first.steps
+    assert again.evaluation.confusion == first.evaluation.confusion
+
+
 def _weights(result: TrainResult) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 

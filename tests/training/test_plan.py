@@ -6,6 +6,7 @@ import pytest
 
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import get_recipe
+from fixformer.errors import SettingsConflict
 from fixformer.models.registry import model_setting_types
 from fixformer.training.plan import Plan, make_plan
 
@@ -31,6 +32,13 @@ def test_memory_of_lsa64_is_what_was_measured() -> None:
     plan = planned(stages="8x48:3,12x64:2", batch_size=16)
     assert 2.7 < (plan.memory_mb + plan.host_mb) / 1024 < 3.7
     assert "estimated" in str(plan)
+
+
+def test_frozen_epochs_need_an_image_network() -> None:
+    given = {"data.path": "x", "cache": "y", "model": "x3d_m", "frozen_epochs": 2}
+    config = apply_overrides(get_recipe("folder"), given, model_setting_types)
+    with pytest.raises(SettingsConflict, match="frozen_epochs needs stem=lite0"):
+        make_plan(config, Videos())  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fixformer.errors import SettingsConflict, UserError
 from fixformer.models.registry import model_setting_types
 from fixformer.training import processes as processes_module
 from fixformer.training.log import read_log
-from fixformer.training.processes import decide
+from fixformer.training.processes import Crew, decide
 from tiny_run import Run, loss_trace
 
 LONG = 1000.0  # seconds of work
@@ -153,6 +154,31 @@ def test_a_damaged_video_is_named_whoever_reads_it(run: Run, copied_data: Path, 
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(UserError, match=path.name):
         run(data=copied_data, cache=None, processes=2, seed=seed)
+
+
+@pytest.mark.slow
+def test_processes_with_other_lists_do_not_train_together(copied_data: Path, tmp_path: Path) -> None:
+    """A video that goes while they start would shift the batches of one of them."""
+    settings = {"data.path": str(copied_data), "processes": 2, "output": str(tmp_path / "run"), "data.cache": None}
+    given = config(**settings)
+    index = load_index(copied_data)
+    with Crew() as crew:
+        crew.prepare(given, index)
+        shorter = replace(index, samples=index.samples[1:])
+        with (
+            pytest.raises(UserError, match="list of videos has changed"),
+            crew.seat(given, shorter, resume=False, fork=False),
+        ):
+            pass
+
+
+@pytest.mark.slow
+def test_measured_shares_are_possible(copied_data: Path) -> None:
+    """Also where the parts of a batch are larger than what a process has of it."""
+    with Crew() as crew:
+        given = config(**{"data.path": str(copied_data), "processes": 2, "batch_size": 4, "micro_batch": 4})
+        crew.prepare(given, load_index(copied_data))
+        assert crew.measure(given, 12).whole > 0
 
 
 @pytest.mark.slow

@@ -202,9 +202,11 @@ def _result(
     common: dict[str, Any], machine: dict[str, Any], cells: list[Cell], rounds: int, measured: list[GridMeasurement]
 ) -> dict[str, Any]:
     """Everything that is printed, drawn and kept; also the cells of a file that this call does not ask for."""
-    of_cell: dict[Cell, list[GridMeasurement]] = {cell: [] for cell in cells}
+    # a table has whole lines, also for a clip of the file that was left before all were measured
+    clips = dict.fromkeys(cell[:2] for cell in [*cells, *(one.cell for one in measured)])
+    of_cell: dict[Cell, list[GridMeasurement]] = {Cell(*clip, variant): [] for clip in clips for variant in VARIANTS}
     for one in measured:
-        of_cell.setdefault(one.cell, []).append(one)
+        of_cell[one.cell].append(one)
     return {
         **common,
         "rounds": rounds,
@@ -228,11 +230,12 @@ def _row(cell: Cell, measured: list[GridMeasurement]) -> dict[str, Any]:
         "rounds": len(speeds),
         "videos_per_second": None,
         "paper_videos_per_second": paper_throughput.PAPER.get(cell),
-        "out_of_memory": next((one.out_of_memory for one in measured if not one.speed), None),
-        "memory_limit": next((one.memory_limit for one in measured if not one.speed), None),
+        "out_of_memory": None,
+        "memory_limit": None,
     }
-    if not speeds:
-        return row
+    if not speeds:  # in no round: memory that is short once says nothing about the cell
+        failed = next((one for one in measured if not one.speed), None)
+        return {**row, "out_of_memory": failed.out_of_memory, "memory_limit": failed.memory_limit} if failed else row
     share = share_of_sgemm(measured[0].gmacs * 1e9, speeds)
     speed = _with_range([1 / second for one in speeds for second in one.seconds])
     return {**row, "videos_per_second": speed, **summarise(speeds), "share_of_sgemm": share}

@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -80,13 +81,18 @@ def unordered_map(
 
 
 def start_worker() -> None:
-    """What every worker process does first: it ends with its parent, and computes in one thread.
+    """What every worker process does first: it ends with its parent, prints by itself, and computes in one thread.
 
-    More threads would compete with the other workers, and may deadlock after a fork.
+    More threads would compete with the other workers, and may deadlock after a fork. So does printing above a live
+    progress bar, if the thread that draws it had the console's lock at the fork.
     """
     import torch
+    from rich.file_proxy import FileProxy
 
     end_with_parent()
+    for name in ("stdout", "stderr"):
+        if isinstance(stream := getattr(sys, name), FileProxy):
+            setattr(sys, name, stream.rich_proxied_file)
     torch.set_num_threads(1)
 
 

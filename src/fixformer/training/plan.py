@@ -11,6 +11,7 @@ import torch
 from fixformer.config import TrainConfig, parse_views
 from fixformer.config.schema import dump
 from fixformer.data.listing import Index
+from fixformer.errors import SettingsConflict
 from fixformer.models.cost import Cost, Part, cost
 from fixformer.models.registry import create_model
 from fixformer.runtime.machine import sgemm_gmacs
@@ -142,7 +143,10 @@ def _training_bytes(config: TrainConfig, batch: int, found: Cost) -> float:
 
 def _stem(found: Cost) -> Part:
     """What the image network of `frozen_epochs` costs."""
-    return next(part for part in found.parts if part.name == "patch_embed")
+    for part in found.parts:
+        if part.name == "patch_embed":
+            return part
+    raise SettingsConflict("frozen_epochs needs stem=lite0, which this model has not; use model=fixformer_lite.")
 
 
 def _evaluation_bytes(config: TrainConfig, found: Cost) -> float:

@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fixformer.config import TrainConfig
 from fixformer.config.schema import dump
 from fixformer.data.listing import Index
+from fixformer.data.listing.index import index_digest
 from fixformer.errors import SettingsConflict, UserError
 from fixformer.models.attention.kinds import PerformerAttention
 from fixformer.models.checkpoint import complete_model_settings
@@ -191,19 +192,22 @@ class Crew:
         """The rates of all processes at once: they share the memory and the caches of the machine."""
         if self._team is None:
             return measure_rates(config, classes)
-        share = replace(config, batch_size=max(1, config.batch_size // self.size))
+        clips = max(1, config.batch_size // self.size)
+        share = replace(config, batch_size=clips, micro_batch=config.micro_batch and min(config.micro_batch, clips))
         self._team.ask({"do": "wake"})  # all are there before the first one measures
         self._team.tell([{"do": "measure", "config": dump(share), "classes": classes}] * len(self._team))
         rates = [measure_rates(share, classes), *(Rates(**found) for found in self._team.answers())]
         return Rates(*map(sum, zip(*map(astuple, rates), strict=True)))
 
     @contextmanager
-    def seat(self, config: TrainConfig, *, resume: bool, fork: bool) -> Iterator[Seat | None]:
+    def seat(self, config: TrainConfig, index: Index, *, resume: bool, fork: bool) -> Iterator[Seat | None]:
         """The place of this process in a run that the others take part in; None if there are none."""
         if self._team is None:
             yield None
             return
-        self._team.ask({"do": "read", "config": dump(config)})
+        # a video that came or went meanwhile would shift their batches, or leave one of them waiting for another
+        if any(found != index_digest(index) for found in self._team.ask({"do": "read", "config": dump(config)})):
+            raise UserError("the list of videos has changed while the processes of this run started; start it again.")
         with tempfile.TemporaryDirectory(prefix="fixformer-") as private, self._team.blamed():
             seats = [Seat(rank, self.size, str(Path(private) / "meeting")) for rank in range(self.size)]
             job = {"do": "train", "resume": resume, "fork": fork}

@@ -105,7 +105,7 @@ def train_resolved(config: TrainConfig, index: Index, crew: Crew, *, resume: boo
     """`train` with a config and an index in which nothing is left to choose."""
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     crew.prepare(config, index)
-    with crew.seat(config, resume=resume, fork=fork) as seat:
+    with crew.seat(config, index, resume=resume, fork=fork) as seat:
         return train_in_place(config, index, seat, resume=resume or restarted, fork=fork)
 
 
@@ -177,7 +177,9 @@ def _run(
 
     # only now, so that a run that fails to start leaves no trace
     world.on_main_process(lambda: record.write(Path(config.output)))
-    is_frozen = config.frozen_epochs > 0 and (checkpoint is None or read_info(checkpoint).epoch < config.frozen_epochs)
+    # the last epoch again if all are done: only its evaluation may be left, but its loader tells the number of steps
+    epoch = 0 if checkpoint is None else min(read_info(checkpoint).epoch, config.epochs - 1)
+    is_frozen = epoch < config.frozen_epochs
     features = _make_features(config, index, learner, readers["train"], world, stop) if is_frozen else None
     trainer = Trainer(record, index, learner, readers, world=world, display=display, stop=stop, features=features)
     if checkpoint is not None:

@@ -6,6 +6,7 @@ from typing import Any
 from fixformer.config import TrainConfig
 from fixformer.config.schema import load
 from fixformer.data.listing import Index
+from fixformer.data.listing.index import index_digest
 from fixformer.runtime.distributed import Seat
 from fixformer.runtime.team import work_for_parent
 from fixformer.training.choose import measure_rates
@@ -28,10 +29,11 @@ class Worker:
     def measure(self, config: dict[str, Any], classes: int) -> dict[str, float]:
         return asdict(measure_rates(load(TrainConfig, config), classes))
 
-    def read(self, config: dict[str, Any]) -> None:
+    def read(self, config: dict[str, Any]) -> str:
         """List the videos, so that nobody waits for this process at the meeting."""
         self.config = load(TrainConfig, config)
         self.index = load_checked_index(self.config)
+        return index_digest(self.index)
 
     def train(self, seat: dict[str, Any], resume: bool, fork: bool) -> None:
         train_in_place(self.config, self.index, load(Seat, seat), resume=resume, fork=fork)

@@ -59,7 +59,8 @@ def warp(clip_CTHW: Tensor, box: Box, strength: float, elastic: float, rng: np.r
 
 
 def smooth_field(height: int, width: int, strength: float, rng: np.random.Generator) -> Tensor:
-    """Displacements (x, y) in pixels, `[2, H, W]`: bicubic between control points drawn up to `strength` of a side."""
+    """Displacements (x, y) in pixels, `[2, H, W]`: bicubic between control points drawn up to `strength` of a side,
+    which it may exceed a little between them."""
     sides = np.array([width, height])[:, None, None]
     points = torch.from_numpy(rng.uniform(-strength, strength, size=(2, CONTROL_POINTS, CONTROL_POINTS)) * sides)
     return F.interpolate(points[None].float(), (height, width), mode="bicubic", align_corners=True)[0]

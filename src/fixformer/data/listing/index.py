@@ -108,6 +108,12 @@ def order_digest(samples: Iterable[Sample]) -> str:
     return digest.hexdigest()
 
 
+def index_digest(index: Index) -> str:
+    """Identifies the labels, and the videos of each split in their order."""
+    splits = [(split, order_digest(index.split(split))) for split in index.splits]
+    return hashlib.blake2b(repr((index.labels, splits)).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
     """How to list a data set; see `load_index`."""
