@@ -151,13 +151,15 @@ def _profiled(run: Callable[[], None]) -> tuple[float, list[Operation]]:
     ]
 
 
-def _groups(operations: Sequence[Operation], total: float, sgemm_gmacs: float, copy_gbytes: float) -> list[dict]:
+def _groups(
+    operations: Sequence[Operation], total: float, sgemm_gmacs: float, copy_gbytes: float
+) -> list[dict[str, Any]]:
     """Every group with its floor; the time between the operations is another one without."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for operation in operations:
         found = (operation.seconds, operation.macs / 1e9, operation.bytes_moved / 1e9)
         sums[operation.group] = [a + b for a, b in zip(sums[operation.group], found, strict=True)]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in [*GROUPS, "other"]:
         seconds, gmacs, gbytes = sums[name]
         floor = gmacs / sgemm_gmacs if gmacs else gbytes / copy_gbytes
