@@ -83,3 +83,9 @@ def test_lsa64_never_mirrors_and_its_model_fits_that_of_all_signs() -> None:
     assert (some.data.kind, some.data.recording_set) == ("lsa64", 1)
     assert (every.data.kind, every.data.recording_set) == ("lsa64", None)
     assert some.model_settings == every.model_settings
+
+
+def test_the_base_of_the_studies_is_eight_frozen_epochs() -> None:
+    """After eight, the score of the validation signers is at its plateau: results/own_videos.json, run p1."""
+    config = get_recipe("ablate_frozen")
+    assert (config.epochs, config.frozen_epochs, config.eval.every, config.eval.views) == (8, 8, 4, "2x1")

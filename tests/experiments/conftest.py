@@ -1,12 +1,21 @@
 """The tiny data set of the tests of training, and settings that make a row of a study take a second."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tiny_run import TINY, motions
+from tiny_run import TINY, copied_data, motions
 
-__all__ = ["motions"]
+__all__ = ["copied_data", "motions"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is remembered of the contents of videos is not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIXFORMER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

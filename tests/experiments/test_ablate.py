@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from fixformer.experiments import ablate as module
 from fixformer.experiments.ablate import ablate, dry_run
 from fixformer.experiments.decode_once import decode_once
 from fixformer.experiments.row_processes import RowProcess
-from fixformer.experiments.row_worker import JOB_FILE, RowJob, run_job, score_file
+from fixformer.experiments.row_worker import JOB_FILE, RowJob, Score, run_job, score_file
 from fixformer.experiments.studies import STUDIES
 from fixformer.experiments.study_plan import StudyPlan, plan_study, score_split
-from fixformer.experiments.study_result import stored_scores
+from fixformer.experiments.study_result import Scores, assemble, stored_scores
+from fixformer.experiments.study_statistics import cells_of, compare
 from fixformer.runtime.files import write_json
 from fixformer.runtime.signals import NEVER_STOP
 
@@ -82,6 +84,8 @@ def test_the_test_split_is_scored_if_there_is_one(motions: Path, arguments: Argu
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
+        ({"run.processes": 2}, "run.processes=2: a row of a study is one process of one thread"),
+        ({"threads": 2}, "run.threads=2: a row of a study is one process of one thread"),
         ({"init": "x"}, "init=x cannot be given to a study"),
         ({"seed": 3}, "use --seeds"),
         ({"recipe": "auto"}, "rows would differ"),
@@ -266,3 +270,77 @@ def test_a_damaged_result_has_no_scores(tmp_path: Path, capsys: pytest.CaptureFi
         (tmp_path / f"{number}.json").write_text(text)
     assert stored_scores(sorted(tmp_path.glob("*.json"))) == {}
     assert capsys.readouterr().err.count("is not used") == 4
+
+
+def scored(plan: StudyPlan) -> Scores:
+    """Invented scores of all tasks, each of its own."""
+    return {
+        task.identity: Score(f"{number:012b}", 1.0, None, "protocol", "commit")
+        for number, task in enumerate(plan.tasks)
+    }
+
+
+def written(plan: StudyPlan, target: Path, found: Scores | None = None) -> dict[str, Any]:
+    """What a call leaves behind that trains these rows, or finds what the file has."""
+    known = module.known_scores(plan, target) if found is None else found
+    return module._deliver(plan, known, {}, module.scores_to_keep(plan, target), target)
+
+
+def test_a_smaller_call_keeps_the_scores_of_a_larger_one(arguments: Arguments) -> None:
+    """And one with other settings; the next call that wants them finds them."""
+    target: Path = arguments["out"]
+    large, small, other = planned(arguments, seeds=3), planned(arguments), planned(arguments, lr=0.001)
+    everything = scored(large)
+    written(large, target, everything)
+    result = written(small, target)
+    assert [len(row["seeds"]) for row in result["rows"]] == [1, 1]
+    assert len(result["other_scores"]) == 4
+    assert {entry["row"] for entry in result["other_scores"]} == {row.name for row in large.study.rows}
+    assert {entry["command"] for entry in result["other_scores"]} == {large.command}
+    assert stored_scores([target]) == everything
+    everything |= scored(other)
+    assert len(written(other, target, scored(other))["other_scores"]) == 6
+    assert stored_scores([target]) == everything
+    result = written(large, target)
+    assert result["complete"]
+    assert len(result["other_scores"]) == 2
+    assert stored_scores([target]) == everything
+
+
+def test_a_file_that_is_no_result_is_not_overwritten(arguments: Arguments, no_processes: None) -> None:
+    target: Path = arguments["out"]
+    target.parent.mkdir()
+    target.write_text('{"runs": []}')
+    with pytest.raises(UserError, match=r"it is no result of a study .*; choose another file, or remove it"):
+        ablate("order", **arguments)
+    assert target.read_text() == '{"runs": []}'
+
+
+def test_videos_that_were_made_again_have_no_scores(arguments: Arguments, copied_data: Path) -> None:
+    """Under the same names: neither those of other training videos, nor those of other scored ones."""
+    target: Path = arguments["out"]
+    plan = planned(arguments, data=copied_data)
+    written(plan, target, scored(plan))
+    assert len(module.known_scores(planned(arguments, data=copied_data), target)) == 2
+    for split in ("val", "train"):
+        video = Path(plan.tasks[0].index.split(split)[0].path)
+        intact = video.read_bytes()
+        video.write_bytes(intact + b"x")
+        assert not module.known_scores(planned(arguments, data=copied_data), target)
+        video.write_bytes(intact)
+    assert len(module.known_scores(planned(arguments, data=copied_data), target)) == 2
+
+
+def test_the_result_tells_which_videos_belong_together(arguments: Arguments) -> None:
+    """With the cells and the letters of each row, the intervals can be computed again."""
+    plan = planned(arguments)
+    assert written(plan, arguments["out"], scored(plan))["cells"] is None
+    index = plan.tasks[0].index
+    grouped = replace(index, samples=[replace(one, label=one.label % 2, group="a") for one in index.samples])
+    plan = replace(plan, tasks=[replace(task, index=grouped) for task in plan.tasks])
+    result = assemble(plan, scored(plan), {})
+    assert result["cells"] == cells_of(grouped.split("val"))
+    assert set(result["cells"]) == {0, 1}
+    letters = [[row["seeds"][0]["correct"]] for row in reversed(result["rows"])]
+    again = compare(*letters, cells=result["cells"], against="association first", paper_difference=-0.82, minutes=2)
+    assert asdict(again) == result["rows"][1]["comparison"]

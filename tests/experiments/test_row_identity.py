@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fixformer.config import TrainConfig
+from fixformer.config.data import DataConfig
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.recipes import get_recipe
 from fixformer.data.listing import Index, load_index
@@ -17,6 +18,7 @@ from fixformer.experiments.row_identity import (
     resolve_row,
     row_key,
     scoring_key,
+    split_contents,
     training_config,
 )
 from fixformer.experiments.studies import OURS, PLAIN, Row
@@ -26,6 +28,9 @@ from fixformer.training.initialise import build_model
 # The stored losses (tests/training/loss_trace.json) of each version of the numerics. They are stored again when a
 # change of the numerics is meant: then NUMERICS is raised, and its line is added here.
 TRACES = {1: "4b8da3bdfb34c2ec"}
+
+
+CONTENTS = {"train": "a", "val": "b"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def changed(**settings: Any) -> TrainConfig:
 
 
 def key(config: TrainConfig, index: Index) -> str:
-    return row_key(training_config(config, index), changed(), index)
+    return row_key(training_config(config, index), changed(), index, CONTENTS)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +95,46 @@ def test_videos_and_twin_matter(index: Index) -> None:
     fewer = replace(index, samples=index.samples[1:])
     assert index.samples[0].split == "train"
     assert key(changed(), fewer) != key(changed(), index)
-    assert row_key(changed(), changed(embed_dim=64, num_heads=2), index) != row_key(changed(), changed(), index)
+
+    def key_of(contents: dict[str, str]) -> str:
+        return row_key(changed(), changed(), index, contents)
+
+    assert key_of({**CONTENTS, "train": "d"}) != key_of(CONTENTS) == key_of({**CONTENTS, "val": "d"})
+    assert row_key(changed(), changed(embed_dim=64, num_heads=2), index, CONTENTS) != key_of(CONTENTS)
+
+
+def test_contents_are_of_the_bytes_and_not_of_the_place(motions: Path, copied_data: Path, tmp_path: Path) -> None:
+    """A set that was moved has the same, one whose videos were made again under the same names has not."""
+    before = contents_of(motions)
+    assert before == contents_of(copied_data) == contents_of(copied_data, str(tmp_path / "cache"))
+    assert before.keys() == {"train", "val"}
+    video = Path(load_index(copied_data, kind="ssv2").split("val")[0].path)
+    video.write_bytes(video.read_bytes() + b"x")
+    after = contents_of(copied_data)
+    assert after["train"] == before["train"]
+    assert after["val"] != before["val"]
+
+
+def test_unchanged_videos_are_not_read_again(motions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents_of(motions)
+    monkeypatch.setattr("fixformer.data.loading.cache.content_digest", lambda path: pytest.fail(f"{path} is read"))
+    assert contents_of(motions) == before
+
+
+def contents_of(data: Path, cache: str | None = None) -> dict[str, str]:
+    return dict(split_contents(load_index(data, kind="ssv2"), "val", DataConfig(cache=cache)))
 
 
 def test_scorings_differ_by_split_views_and_videos(index: Index) -> None:
     scoring = Scoring("val", "1x1", "logits")
     keys = {
-        scoring_key(scoring, index),
-        scoring_key(replace(scoring, views="2x1"), index),
-        scoring_key(replace(scoring, split="train"), index),
-        scoring_key(scoring, replace(index, samples=index.samples[:-1])),
+        scoring_key(scoring, index, CONTENTS),
+        scoring_key(replace(scoring, views="2x1"), index, CONTENTS),
+        scoring_key(replace(scoring, split="train"), index, CONTENTS),
+        scoring_key(scoring, replace(index, samples=index.samples[:-1]), CONTENTS),
+        scoring_key(scoring, index, {**CONTENTS, "val": "d"}),
     }
-    assert len(keys) == 4
+    assert len(keys) == 5
 
 
 def test_rows_of_different_studies_are_one(index: Index) -> None:

@@ -1,6 +1,7 @@
 """Every row of every study is a model that can be built, on every base; the paper's numbers are the paper's."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_the_differences_are_those_the_paper_speaks_of() -> None:
     assert application.paper_difference(application.row("softmax + FF")) == -0.26
     assert application.paper_difference(application.row("softmax + NA")) is None
     assert STUDIES["beyond"].paper_difference(STUDIES["beyond"].rows[1]) is None
+
+
+@pytest.mark.parametrize("row", STUDIES["beyond"].rows[1:], ids=lambda row: row.name)
+def test_a_row_of_beyond_differs_in_one_thing_from_what_it_is_compared_with(row: Row) -> None:
+    """Also in what an attention brings along: MALA and rank-augmented are published with elu + 1, InLine has none."""
+    other = STUDIES["beyond"].against(row)
+    assert other is not None
+    one, two = (asdict(ModelConfig(**each.settings).filled()) for each in (row, other))
+    assert len([name for name in one if one[name] != two[name] and None not in (one[name], two[name])]) == 1
 
 
 @pytest.mark.slow

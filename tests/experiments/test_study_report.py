@@ -17,7 +17,11 @@ def score(seed: int, correct: str) -> dict[str, Any]:
 
 
 def row(name: str, texts: list[str], against: list[str] | None = None, **changed: Any) -> dict[str, Any]:
-    compared = against and texts and compare(texts, against, against="none", paper_difference=2.51, minutes=10)
+    compared = (
+        against
+        and texts
+        and compare(texts, against, cells=range(50), against="none", paper_difference=2.51, minutes=10)
+    )
     means = mean_and_error([accuracy(text) for text in texts]) if texts else {"mean": None, "standard_error": None}
     return {
         **{"name": name, "settings": {}, "recipe": "r", "paper": 64.18, "claim": None, "minutes": 3.0, "diverged": 0},
@@ -36,7 +40,14 @@ def result() -> dict[str, Any]:
     return {
         **{"study": "modules", "about": "shifts", "source": "Table 3", "note": "A note.", "recipe": "r"},
         **{"command": "fixformer ablate modules --data x.csv --seeds 2", "seeds": [0, 1], "split": "test"},
-        **{"videos": 50, "train_videos": 90, "classes": 5, "numerics": 1, "machine": "2 cores of a processor"},
+        **{
+            "videos": 50,
+            "train_videos": 90,
+            "classes": 5,
+            "cells": None,
+            "numerics": 1,
+            "machine": "2 cores of a processor",
+        },
         **{"complete": False, "failures": {"a|b (seed 0)": "no memory"}, "rows": rows},
     }
 
@@ -58,6 +69,12 @@ def test_markdown(result: dict[str, Any]) -> None:
     assert "commit abc" in text
     assert "fixformer ablate modules --data x.csv --seeds 2" in lines
     assert "separation" not in text
+
+
+def test_what_the_bootstrap_draws_is_told(result: dict[str, Any]) -> None:
+    assert "over videos, drawn one by one." in to_markdown(result)
+    result["cells"] = [number // 5 for number in range(50)]
+    assert "over videos, drawn as 10 cells of one group and class." in to_markdown(result)
 
 
 def test_divergence_and_bases_are_told(result: dict[str, Any]) -> None:

@@ -180,6 +180,8 @@ def test_each_phase_has_its_own_schedule(lite: dict[str, Any], tmp_path: Path) -
     ("changed", "words"),
     [
         ({"frozen_epochs": 4}, "frozen_epochs=4.*epochs=3"),
+        ({"frozen_epochs": 3, "mixup": 0.2}, "mixup=0.2 mixes pixels.*frozen_epochs=3.*set mixup=0"),
+        ({"frozen_epochs": 3, "cutmix": 1.0}, "cutmix=1 mixes pixels"),
         ({"cache": None}, "cache=auto"),
         ({"stages": "4x32:3"}, "stages"),
         ({"model": "fixformer_tiny", "stem": "conv"}, "fixformer_tiny.*fixformer_lite"),

@@ -187,10 +187,12 @@ def ablate_frozen() -> TrainConfig:
     """Base of `fixformer ablate`: the paper's blocks on features of a pre-trained image network that stays frozen.
 
     LSA64's 23 signs: python tools/lsa64_lists.py lsa64 signs23.csv --train 1-6 --val 7-8 --test 9-10
+    8 epochs: on signers 7-8 more gain nothing (results/own_videos.json, run p1).
     Cost: see `fixformer ablate modules --dry-run`. Hardware: any. Expected: docs/results.md.
     Command: fixformer train ablate_frozen --data signs23.csv
     """
-    return replace(_ablation(epochs=16, frozen_epochs=16), micro_batch=None)
+    config = replace(_ablation(epochs=8, frozen_epochs=8), micro_batch=None)
+    return replace(config, eval=replace(config.eval, every=4))
 
 
 @recipe

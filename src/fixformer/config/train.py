@@ -208,6 +208,12 @@ class TrainConfig(Settings):
         if self.stages or self.run.shard:
             other = "stages" if self.stages else "run.shard=true"
             raise SettingsConflict(f"frozen_epochs={self.frozen_epochs} cannot be combined with {other}; drop one.")
+        for name, value in (("mixup", self.clip.augment.mixup), ("cutmix", self.clip.augment.cutmix)):
+            if value and self.frozen_epochs == self.epochs:
+                raise SettingsConflict(
+                    f"{name}={value:g} mixes pixels, but with frozen_epochs={self.frozen_epochs} every epoch trains on "
+                    f"features; set {name}=0 or lower frozen_epochs."
+                )
 
     @property
     def batch_sizes(self) -> set[int]:

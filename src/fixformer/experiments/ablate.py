@@ -2,11 +2,12 @@
 
 Rows are processes of one thread, one a core. Every row gets its first seed before any gets its second. A finished row
 is known by its key (`row_identity.py`) and never trained again, whichever study it was trained for: its score is found
-in its directory, or in a result file beside the new one. The result is written after every row.
+in its directory, or in a result file beside the new one. The result is written after every row, and keeps the scores of
+earlier calls that this one does not want.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from fixformer.experiments.row_processes import LOG_FILE, run_rows
 from fixformer.experiments.row_worker import RowJob, Score
 from fixformer.experiments.study_plan import StudyPlan, Task, estimate_rows, plan_study
 from fixformer.experiments.study_report import draw_study, to_markdown
-from fixformer.experiments.study_result import Scores, assemble, stored_scores
+from fixformer.experiments.study_result import Entry, Scores, assemble, other_scores, stored_scores
 from fixformer.experiments.study_statistics import accuracy
 from fixformer.runtime.console import note, printable
 from fixformer.runtime.figures import optional
@@ -56,25 +57,25 @@ def ablate(
         overrides: any setting of the recipe, for all rows.
     """
     plan, target = prepare(study, recipe, data, seeds, out, runs, overrides)
-    found = known_scores(plan, target)
     failures: dict[str, str] = {}
     count = processes or processors()
     with locked(runs), StopRequest() as stop:
+        found, others = known_scores(plan, target), scores_to_keep(plan, target)
         jobs = jobs_of(plan, found)
-        _deliver(plan, found, failures, target)
+        _deliver(plan, found, failures, others, target)
         note(f"{_progress(plan, found)}, {len(jobs)} runs to do; each writes {LOG_FILE} in a directory of {runs}")
 
         def ended(home: Path, problem: str | None) -> None:
             for task in plan.tasks:
                 if task.home == home:
                     _take(task, problem, found, failures)
-            _deliver(plan, found, failures, target)
+            _deliver(plan, found, failures, others, target)
 
         decode_once((task for task in plan.tasks if task.identity not in found), count, stop)
         run_rows(jobs, count, ended, stop)
         if stop:
             raise stop.interruption(f"stopped; {_progress(plan, found)}, the others are saved: run it again to go on.")
-    result = _deliver(plan, found, failures, target)
+    result = _deliver(plan, found, failures, others, target)
     if found:
         with optional(str(target.with_suffix(".png"))):
             draw_study(result, target.with_suffix(".png"))
@@ -129,6 +130,7 @@ def prepare(
         raise UserError(f"--out {target}: expected a file for the JSON, such as results/ablate_{study}.json.")
     plan = plan_study(study, recipe=recipe, data=data, seeds=seeds, runs=Path(runs), overrides=overrides)
     check_writable(target.parent)
+    scores_to_keep(plan, target)
     return plan, target
 
 
@@ -141,6 +143,14 @@ def known_scores(plan: StudyPlan, target: Path) -> Scores:
         if file := task.finished():
             found[task.identity] = load(Score, read_json(file))
     return found
+
+
+def scores_to_keep(plan: StudyPlan, target: Path) -> list[Entry]:
+    """The scores in the result file that this call does not want; a `UserError` if it is a file of another kind."""
+    try:
+        return other_scores(target, {task.identity for task in plan.tasks})
+    except UserError as error:
+        raise UserError(f"--out {target}: {error}; choose another file, or remove it.") from None
 
 
 def jobs_of(plan: StudyPlan, found: Scores) -> list[tuple[Path, RowJob]]:
@@ -177,9 +187,11 @@ def _take(task: Task, problem: str | None, found: Scores, failures: dict[str, st
     )
 
 
-def _deliver(plan: StudyPlan, found: Scores, failures: Mapping[str, str], target: Path) -> dict[str, Any]:
+def _deliver(
+    plan: StudyPlan, found: Scores, failures: Mapping[str, str], others: Sequence[Entry], target: Path
+) -> dict[str, Any]:
     """Write what is known so far."""
-    result = assemble(plan, found, failures)
+    result = assemble(plan, found, failures, others)
     if found or failures:
         os.makedirs(target.parent, exist_ok=True)
         write_json(target, result)

@@ -1,30 +1,37 @@
 """What a row of a study is: its complete config, and the key by which a finished one is known.
 
 The key is a digest of what decides the trained weights: the settings that differ from their defaults, the list of
-training videos in order, the labels, the model whose initial weights it shares, and the version of the numerics. A
-setting that is new, and off unless given, changes no key.
+training videos in order, what these contain, the labels, the model whose initial weights it shares, and the version of
+the numerics. A setting that is new, and off unless given, changes no key; nor does a set that was moved.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fixformer.config import Aggregate, FilledModelConfig, ModelConfig, TrainConfig
+from fixformer.config.data import DataConfig
 from fixformer.config.eval import Views
 from fixformer.config.model import NEEDS
 from fixformer.config.overrides import apply_overrides
 from fixformer.config.train import FREE_TO_CHANGE
 from fixformer.data.listing import Index
 from fixformer.data.listing.index import order_digest
+from fixformer.data.loading.cache import content_digests
 from fixformer.errors import UserError
 from fixformer.experiments.studies import Row, Times
 from fixformer.models.checkpoint import complete_model_settings
 from fixformer.models.registry import create_model, model_setting_types
 from fixformer.models.video_transformer import VideoTransformer
+from fixformer.runtime.files import cache_directory, make_output
 
 # The version of everything that decides a run's numbers beside its config: operators, models, augmentation, decoding,
 # optimiser. Raise it when a commit changes them on purpose, and rows are trained again; the losses that
@@ -40,6 +47,8 @@ NOT_IN_KEY = (
     *("data.kind", "data.labels", "data.split_seed", "data.val_fraction", "data.fold", "data.recording_set"),
     "data.location",
 )
+
+Contents = Mapping[str, str]  # of each split, a digest of what its videos contain, in their order
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,22 @@ def _model_config(name: str, settings: str) -> ModelConfig | None:
     return model.config if isinstance(model, VideoTransformer) else None
 
 
-def row_key(config: TrainConfig, twin: TrainConfig, index: Index) -> str:
+def split_contents(index: Index, scored: str, data: DataConfig) -> Contents:
+    """Of the training videos and of those that are scored. Files that have not changed are not read again.
+
+    A video that cannot be read has no content: of shards that come through a pipe, only the names are known.
+    """
+    place = cache_directory() / "clips" if data.cache in (None, "auto") else Path(str(data.cache))
+    home = place / "contents"
+    with suppress(OSError, UserError):  # where it cannot be written, all files are read again the next time
+        make_output(home, "cache")
+    names = dict.fromkeys(("train", scored))
+    splits = [index.split(name) for name in names]
+    digests = iter(content_digests([*chain(*splits)], home, data.workers))
+    return {name: _digest([*islice(digests, len(split))], 16) for name, split in zip(names, splits, strict=True)}
+
+
+def row_key(config: TrainConfig, twin: TrainConfig, index: Index, contents: Contents) -> str:
     """Identifies a trained row, in 24 hexadecimal digits."""
     classes = len(index.labels)
     parts = {
@@ -126,13 +150,15 @@ def row_key(config: TrainConfig, twin: TrainConfig, index: Index) -> str:
         "twin": _model(twin, classes),
         "labels": index.labels,
         "videos": order_digest(index.split("train")),
+        "contents": contents["train"],
     }
     return _digest(parts, 12)
 
 
-def scoring_key(scoring: Scoring, index: Index) -> str:
+def scoring_key(scoring: Scoring, index: Index, contents: Contents) -> str:
     """Identifies how, and on which videos, a row was scored."""
-    return _digest({"scoring": asdict(scoring), "videos": order_digest(index.split(scoring.split))}, 6)
+    videos = {"videos": order_digest(index.split(scoring.split)), "contents": contents[scoring.split]}
+    return _digest({"scoring": asdict(scoring), **videos}, 6)
 
 
 def _digest(value: Any, size: int) -> str:

@@ -246,9 +246,10 @@ _ALL = (
         "",
         (
             Row("ours", OURS),
-            Row("MALA", {**OURS, "attention": "mala"}),
+            Row("ours, elu + 1", {**OURS, "kernel": "elu1"}),
+            Row("MALA", {**OURS, "attention": "mala"}, against="ours, elu + 1"),
             Row("InLine", {**OURS, "attention": "inline"}),
-            Row("rank-augmented", {**OURS, "attention": "rank"}),
+            Row("rank-augmented", {**OURS, "attention": "rank"}, against="ours, elu + 1"),
             Row("polar kernel", {**OURS, "kernel": "polar"}),
             Row("output gate", {**OURS, "output_gate": True}),
             Row("local 3x3", {**OURS, "local": True}),

@@ -9,7 +9,15 @@ from typing import Any
 from fixformer.config import TrainConfig
 from fixformer.data.listing import UNLABELLED, Index
 from fixformer.errors import SettingsConflict, UserError
-from fixformer.experiments.row_identity import Scoring, resolve_row, row_key, scoring_key, training_config
+from fixformer.experiments.row_identity import (
+    Contents,
+    Scoring,
+    resolve_row,
+    row_key,
+    scoring_key,
+    split_contents,
+    training_config,
+)
 from fixformer.experiments.row_worker import RUN, Score, score_file
 from fixformer.experiments.studies import Row, Study, find_study
 from fixformer.training.initialise import check_stage_sizes
@@ -92,12 +100,15 @@ def plan_study(
     bases = {one: resolve_config(one, data=data, output=runs, **overrides) for one in names}
     if any(base.recipe == AUTO for base in bases.values()):  # also what a data set in its place means
         raise SettingsConflict(f"--recipe {recipe} chooses by the machine, so rows would differ; give another recipe.")
+    for base in bases.values():
+        _check_one_process(base)
     indexes = {one: load_checked_index(base) for one, base in bases.items()}
+    contents = {one: split_contents(indexes[one], score_split(indexes[one]), base.data) for one, base in bases.items()}
     tasks = []
     for seed in range(seeds):
         for row in study.rows:
-            base, index = bases[row.recipe or chosen], indexes[row.recipe or chosen]
-            tasks.append(_task(row, seed, base, index, runs))
+            one = row.recipe or chosen
+            tasks.append(_task(row, seed, bases[one], indexes[one], contents[one], runs))
     for task in tasks[: len(study.rows)]:
         try:
             check_stage_sizes(task.config, len(task.index.labels))
@@ -107,13 +118,23 @@ def plan_study(
     return StudyPlan(study, "" if has_own else chosen, path, tuple(range(seeds)), dict(overrides), tasks)
 
 
-def _task(row: Row, seed: int, base: TrainConfig, index: Index, runs: Path) -> Task:
+def _check_one_process(base: TrainConfig) -> None:
+    """Rows run side by side, and their minutes are compared: a row that takes more cores is refused, not cut down."""
+    for name, value in (("processes", base.run.processes), ("threads", base.run.threads)):
+        if value is not None and value > 1:
+            raise SettingsConflict(
+                f"run.{name}={value}: a row of a study is one process of one thread; leave it out, and give "
+                "--processes to say how many rows are trained at a time."
+            )
+
+
+def _task(row: Row, seed: int, base: TrainConfig, index: Index, contents: Contents, runs: Path) -> Task:
     shown = resolve_row(replace(base, seed=seed), row)
     scoring = Scoring(score_split(index), shown.eval.views, shown.eval.aggregate)
     try:
         config = training_config(shown, index)
         twin = training_config(resolve_row(replace(base, seed=seed), Row("")), index)
-        key = row_key(config, twin, index)
+        key = row_key(config, twin, index, contents)
     except UserError as error:
         raise UserError(f"row {row.name!r}: {error}") from None
     home = runs / key
@@ -125,7 +146,7 @@ def _task(row: Row, seed: int, base: TrainConfig, index: Index, runs: Path) -> T
         shown=shown,
         scoring=scoring,
         home=home,
-        identity=f"{key}/{scoring_key(scoring, index)}",
+        identity=f"{key}/{scoring_key(scoring, index, contents)}",
         index=index,
     )
 

@@ -1,7 +1,7 @@
 """The result of a study as Markdown and as a figure. Made from its JSON alone, without torch."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def _note(result: Result, seeds: int) -> str:
     told = [
         f"Top-1 of {result['videos']} {result['split']} videos of {result['classes']} classes, in percent, mean and "
         f"standard error of {seeds} seed{'s' * (seeds > 1)}; trained on {result['train_videos']} videos.",
-        f"Differences in points, to {_listed(compared)}.",
+        f"Differences in points, to {_listed(compared)}; over videos, {_drawn(result['cells'])}.",
         f"Minutes of one core of {result['machine'].partition(' of ')[2]} for a row and a seed; commit "
         f"{', '.join(commits)}.",
     ]
@@ -86,6 +86,11 @@ def _note(result: Result, seeds: int) -> str:
     if protocols:
         told.append(f"First run: {protocols[0]}.")
     return "\n".join(told + [result["note"]] * bool(result["note"])) + "\n"
+
+
+def _drawn(cells: Sequence[int] | None) -> str:
+    """What the bootstrap draws."""
+    return "drawn one by one" if cells is None else f"drawn as {len(set(cells))} cells of one group and class"
 
 
 def _listed(names: Mapping[str, None]) -> str:
