@@ -14,7 +14,9 @@ from math import prod
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from fixformer.config.schema import add_once
@@ -223,6 +225,25 @@ def saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
     with _paths_of_running_modules(model, running), torch.autograd.graph.saved_tensors_hooks(save, lambda x: x):
         model(_clip(frames, size))
     return totals
+
+
+class AttentionAsFused(TorchFunctionMode):
+    """Within the block fused attention keeps what it keeps on a real device: not its matrices, which it never makes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return _KeptByAttention.apply(*args[:3])
+        return func(*args, **(kwargs or {}))
+
+
+class _KeptByAttention(torch.autograd.Function):
+    """The shape of what attention returns, and the tensors that its backward pass needs; never differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
+        ctx.save_for_backward(q, k, v, out)
+        return out
 
 
 def largest_output(model: nn.Module, frames: int, size: int) -> int:

@@ -1,0 +1,226 @@
+"""`fixformer plan`: what fits is the largest that fits, predictions follow what was measured, and real peaks agree."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+
+import fixformer
+from fixformer import create_model
+from fixformer.bench import capacity, capacity_law
+from fixformer.bench.capacity import find_place, largest, parse_memory, plan
+from fixformer.bench.capacity_law import Clips, CountedLaw, Counts, Measured, MeasuredLaw, count, measure_law
+from fixformer.bench.capacity_worker import Mode, PeakJob, measure
+from fixformer.bench.process import measure_apart
+from fixformer.cli.app import main
+from fixformer.errors import UserError
+from fixformer.models.cost import AttentionAsFused, saved_bytes
+from fixformer.models.registry import list_models
+
+TINY: dict[str, Any] = {"num_frames": 4, "image_size": 32, "depth": 2}
+OWN = Clips(1, 4, 32)
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[PeakJob]:
+    """The jobs of processes that are not started; each peak is 100 MB and twice what is counted."""
+    asked: list[PeakJob] = []
+
+    def answer(module: str, job: PeakJob, what: str) -> dict[str, Any]:
+        asked.append(job)
+        found = [(clips[0], count(job.model, job.settings, *clips[1:])) for clips in job.clips]
+        unit = "largest" if job.mode == "inference" else "kept"
+        return {"peaks": [int(1e8 + one.weights + 2 * batch * getattr(one, unit)) for batch, one in found]}
+
+    monkeypatch.setattr(capacity_law, "measure_apart", answer)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("24GB", 24e9), ("16GiB", 16 * 2**30), ("800MB", 8e8), (" 1.5 gib ", 1.5 * 2**30)]
+)
+def test_memory_is_read(text: str, size: float) -> None:
+    assert parse_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "24", "GB", "24 apples", "-1GB", "0GB", "nan GB", "1e9GB", "9" * 400 + "GB"])
+def test_other_memory_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"memory=.*24GB"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5, 6, 99, 100, 101])
+def test_the_largest_that_fits_is_found(limit: int) -> None:
+    values = range(1, 101)
+    expected = None if limit < 1 else (min(limit, 100), float(min(limit, 100)))
+    assert largest(values, float, limit) == expected
+
+
+def test_values_that_cannot_be_taken_are_passed_over() -> None:
+    assert largest(range(1, 101), lambda n: None if n % 7 else float(n), 50) == (49, 49.0)
+    assert largest(range(1, 7), lambda n: None, 50) is None
+
+
+def test_every_model_takes_the_sizes_that_are_tried() -> None:
+    """Its own number of frames and multiples of 16 pixels; frames in groups of 8."""
+    for name in list_models():
+        with torch.device("meta"):
+            model = create_model(name)
+        model.check_input_size(model.num_frames, model.image_size // 32 * 16)
+        model.check_input_size(2 * capacity.FRAME_STEP, model.image_size)
+
+
+def test_fused_attention_keeps_no_matrix() -> None:
+    """Twice the side are four times the tokens, and no sixteen times the matrix."""
+    softmax = {**TINY, "attention": "softmax", "fixation": "none", "association": "none", "patch_stride": 4}
+    kept = []
+    for size in (64, 128):
+        with torch.device("meta"):
+            model = create_model("fixformer_tiny", **{**softmax, "image_size": size, "patch_padding": 6}).eval()
+        with AttentionAsFused():
+            kept.append(saved_bytes(model, 4, size)[""])
+        assert kept[-1] < saved_bytes(model, 4, size)[""]
+    assert kept[1] / kept[0] == pytest.approx(4, rel=0.01)
+
+
+def test_a_measured_law_goes_on_along_its_last_line() -> None:
+    counts = Counts("fixformer_tiny", {"depth": 2})
+    found = counts.at(4, 32)
+    assert found is not None
+    weights = 2 * found.weights
+    measured = [Measured(n, 4, 32, weights + y) for n, y in ((1, 500), (2, 400), (4, 1000), (8, 2200))]
+    law = MeasuredLaw("kept", counts, 2, measured)
+    peaks = [law.peak(OWN._replace(batch=n)) for n in (1, 2, 3, 8, 32)]
+    assert peaks == pytest.approx([weights + y for y in (500, 500, 750, 2200, 9400)])
+    averaged = MeasuredLaw("kept", counts, 2, measured, averaged=True)
+    assert averaged.peak(OWN) == pytest.approx(weights + found.weights + 500)
+    single = MeasuredLaw("kept", counts, 2, measured[:1])
+    assert single.peak(OWN._replace(batch=3)) == pytest.approx(weights + 1500)
+
+
+def test_a_counted_law_saves_by_recomputing() -> None:
+    counts = Counts("fixformer_tiny", {"depth": 8})
+    modes: list[Mode] = ["kept", "recomputed", "inference"]
+    kept, recomputed, inference = (CountedLaw(mode, counts, 3).peak(Clips(4, 8, 64)) for mode in modes)
+    assert kept is not None
+    assert recomputed is not None
+    assert inference is not None
+    assert kept > 2 * recomputed > 2 * inference
+
+
+def test_a_plan_says_what_fits(jobs: list[PeakJob]) -> None:
+    planned = plan("fixformer_tiny", memory="1GB", optimiser="sgd", **TINY)
+    assert [job.mode for job in jobs] == ["kept", "recomputed", "inference"]
+    assert jobs[0].clips[0] == [1, 4, 16]
+    assert planned["is_measured"]
+    assert json.loads(json.dumps(planned)) == planned
+    law = Counts("fixformer_tiny", {"depth": 2})
+    for mode in planned["modes"]:
+        assert mode["one_clip_bytes"] < 1e9
+        for which, found in mode["largest"].items():
+            assert found["bytes"] <= 1e9 or found["is_most"]
+            assert found[which] > {"batch": 1, "frames": 4, "size": 32}[which]
+            assert law.at(found["frames"], found["size"]) is not None
+    batch = planned["modes"][0]["largest"]["batch"]
+    each = count("fixformer_tiny", {"depth": 2}, 4, 32)
+    assert batch["batch"] == int((1e9 - 1e8 - each.weights) / (2 * each.kept))
+
+
+def test_more_memory_holds_more(jobs: list[PeakJob]) -> None:
+    small, large = (plan("fixformer_tiny", memory=size, **TINY)["modes"][0]["largest"] for size in ("600MB", "2GB"))
+    assert all(small[which][which] < large[which][which] for which in small)
+
+
+def test_what_does_not_fit_is_none_and_nothing_is_an_error(jobs: list[PeakJob]) -> None:
+    model = {"depth": 8, "image_size": 224, "num_frames": 16}
+    planned = plan("fixformer_small", memory="1.5GB", **model)
+    assert planned["modes"][0]["largest"]["batch"] is None
+    assert 0 < planned["modes"][0]["largest"]["size"]["size"] < 224
+    with pytest.raises(UserError, match=r"memory=50MB.*fixformer_small needs .* GB.*smaller model"):
+        plan("fixformer_small", memory="50MB", **model)
+
+
+def test_a_device_that_is_not_here_is_counted(jobs: list[PeakJob], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    planned = plan("fixformer_tiny", memory="2GB", device="cuda:3", **TINY)
+    assert (jobs, planned["is_measured"], planned["device"]) == ([], False, "cuda:3")
+    assert planned["modes"][0]["largest"]["batch"]["bytes"] <= 2e9
+    with pytest.raises(UserError, match=r"cuda:3.*memory"):
+        plan("fixformer_tiny", device="cuda:3", **TINY)
+    with pytest.raises(UserError, match="give rate"):
+        plan("fixformer_tiny", memory="2GB", device="cuda", recipe="demo", videos=100)
+
+
+def test_the_free_memory_is_the_default() -> None:
+    place = find_place("cpu", None)
+    assert place.is_here
+    assert 1e6 < place.memory < 1e15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"videos": 5}, "videos=5 without a recipe"),
+        ({"devices": 4, "rate": 2.0}, "rate=2.0 and devices=4 without a recipe"),
+        ({"recipe": "demo"}, "data or videos"),
+        ({"recipe": "demo", "data": "x", "videos": 4}, "data or videos"),
+        ({"recipe": "deno", "videos": 4}, "'deno'.*demo"),
+        ({"recipe": "auto", "videos": 100}, "auto.*epochs"),
+        ({"recipe": "demo", "videos": 4}, "videos=4 .*batch_size=16"),
+        ({"device": "gpu"}, "device='gpu'"),
+        ({"memory": "much"}, "memory='much'"),
+        ({"num_fames": 4}, "num_fames.*num_frames"),
+        ({"optimiser": "adam"}, "optimiser.*adamw"),
+        ({"rate": 0}, "rate=0"),
+        ({"devices": 0}, "devices=0"),
+    ],
+)
+def test_wrong_arguments_measure_nothing(jobs: list[PeakJob], arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        plan("fixformer_tiny", **arguments)
+    with pytest.raises(UserError, match="fixformer_tiny"):
+        plan("fixfromer_tiny")
+    assert not jobs
+
+
+def test_the_command_prints_the_plan(jobs: list[PeakJob], capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [f"{name}={value}" for name, value in TINY.items()]
+    main(["plan", "fixformer_tiny", "--memory", "1GB", *settings])
+    shown = capsys.readouterr().out
+    assert "1.0 GB" in shown
+    assert "measured here: kept 4x16" in shown
+    assert all(title in shown for title in capacity.MODES.values())
+    main(["plan", "fixformer_tiny", "--memory", "1GB", "--json", *settings])
+    assert json.loads(capsys.readouterr().out) == fixformer.plan("fixformer_tiny", memory="1GB", **TINY)
+    main(["plan", "--recipe", "demo", "--videos", "160", "--rate", "10", "--devices", "2", "--memory", "1GB"])
+    shown = capsys.readouterr().out
+    assert "recipe demo: 14 epochs of 160 videos on 2 devices: 2 minutes, from 10 clips a second of one, given" in shown
+    assert "each device has 8 clips" in shown
+
+
+def test_a_process_measures_growing_clips() -> None:
+    """Peaks only grow; the rest is left out where there is no memory for it."""
+    clips = [[1, 4, 16], [1, 4, 32], [2, 4, 32]]
+    for mode in capacity.MODES:
+        job = PeakJob("fixformer_tiny", {"depth": 3}, mode, clips, [4.0] * 3)
+        peaks = measure(job)
+        assert len(peaks) == 3
+        assert sorted(peaks) == peaks
+    assert len(measure(PeakJob("fixformer_tiny", {"depth": 3}, "kept", clips, [1e18] * 3))) in (1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["kept", "recomputed", "inference"])
+def test_predictions_agree_with_processes(mode: Mode) -> None:
+    """Within 10 % in results/plan.json; twice that here, on a machine that runs other tests."""
+    law = measure_law(mode, Counts("fixformer_tiny", {}), Clips(1, 16, 112), device="cpu", threads=1, optimiser="sgd")
+    larger = Clips(3 * law.measured[-1].batch, 16, 112)
+    job = PeakJob("fixformer_tiny", {}, mode, [list(larger)], [1.0], optimiser="sgd", whole=True, steps=2)
+    peak = measure_apart("fixformer.bench.capacity_worker", job, "a larger clip")["peaks"][0]
+    assert law.peak(larger) == pytest.approx(peak, rel=0.2)
+
+
+def test_measured_rows_are_plain() -> None:
+    assert asdict(Measured(1, 2, 3, 4)) == {"batch": 1, "frames": 2, "size": 3, "peak": 4}
