@@ -77,7 +77,6 @@ def compare(law: MeasuredLaw, clips: Clips, threads: int) -> dict[str, Any]:
         law.counts.settings,
         law.mode,
         [list(clips)],
-        [1.0],
         threads=threads,
         whole=True,
         steps=STEPS,

@@ -79,7 +79,9 @@ def plan(
     place = find_place(device, memory)
     run = _find_run(recipe, name, data, videos, devices, rate, settings)
     if run and rate is None and not place.is_here:
-        raise UserError(f"device={device!r} is not here, so its speed is not known; give rate, clips a second in a log.")
+        raise UserError(
+            f"device={device!r} is not here, so its speed is not known; give rate, clips a second in a log."
+        )
     if run:
         optimiser = optimiser or run.config.optim.optimiser
         name, settings = run.config.model, run.model_settings
@@ -87,6 +89,7 @@ def plan(
     counts, own, params = _model_of(name, settings)
     averaged = run is not None and run.config.ema is not None
     laws = find_laws(counts, own, place, optimiser, averaged)
+    modes = [_mode(law, own, place.memory) for law in laws]
     result = {
         "model": name,
         "settings": settings,
@@ -97,11 +100,11 @@ def plan(
         "memory_bytes": place.memory,
         "device": str(place),
         "is_measured": place.is_here,
-        "modes": [_mode(law, own, place.memory) for law in laws],
+        "modes": modes,
     }
     _require_something(result, memory)
     if run:
-        batch = result["modes"][0]["largest"]["batch"]
+        batch = modes[0]["largest"]["batch"]
         time = time_of(run, devices, rate, place.device, batch["batch"] if batch else 0)
         result["recipe"] = {**time, **_run_memory(run, laws, own, devices)}
     return result
@@ -215,12 +218,13 @@ def largest(values: Sequence[int], peak: Callable[[int], float | None], memory: 
     high = 1
     while high < len(values) and fits(high - 1):
         high *= 2
-    low, high = 0, min(high, len(values))  # those before low fit, those from high on do not, as far as is known
+    low, high = 0, min(high, len(values))  # nothing from high on fits
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if fits(middle) else (low, middle)
     for value in reversed(values[:low]):
-        if (found := peak(value)) is not None:
+        found = peak(value)
+        if found is not None and found <= memory:
             return value, found
     return None
 

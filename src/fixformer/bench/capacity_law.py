@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from statistics import linear_regression
 from typing import Any, NamedTuple
 
 import torch
@@ -16,16 +17,20 @@ import torch
 from fixformer.bench.capacity_worker import Mode, PeakJob
 from fixformer.bench.process import measure_apart
 from fixformer.errors import UserError
-from fixformer.models.cost import AttentionAsFused, largest_output, saved_bytes
+from fixformer.models.cost import AttentionAsFused, countable, largest_output, saved_bytes
 from fixformer.models.registry import create_model
+from fixformer.models.video_transformer import VideoTransformer
 
 # Sizes are multiples of this, which all models can take: none of them divides a frame more often.
 SIZE_STEP = 16
-# Bytes of the largest output of a layer up to which clips are measured. From 4 MB on training, from 32 MB on inference
-# runs in chunks (`models/fused.py`); beyond that nothing changes but the length of the loops.
-ENOUGH: dict[Mode, int] = {"kept": 32 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
-# The fastest growth from a clip to the next one: half of the side.
-GROWTH = 4.0
+# Clips are measured until the largest output of a layer has this many bytes, and the peak has grown by `GROWN`. From
+# 4 MB on training, from 32 MB on inference runs in chunks (`models/fused.py`), and from 32 MB on glibc gives a tensor
+# memory of its own. Peaks of the same clip differ by up to 5 % from process to process.
+ENOUGH: dict[Mode, int] = {"kept": 64 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
+GROWN = 1 << 30
+DOUBLINGS = 14
+# The last of the measured clips, on whose line larger ones lie.
+LAST = 3
 # Weights, gradients (which come when activations go) and the moments of the optimiser, each as large as the weights.
 MOMENTS = {"sgd": 1, "adamw": 2}
 
@@ -42,16 +47,40 @@ class Clips(NamedTuple):
         return clip if self.batch == 1 else f"{self.batch} of {clip}"
 
 
-@dataclass(frozen=True)
 class Count:
-    """Of one clip, in bytes: what training keeps, of it in the blocks, and the largest output of a layer; of the model
-    for this clip: its weights, and the number of its blocks."""
+    """What is counted of a model for one clip, on the meta device, where nothing is computed.
 
-    kept: int
-    in_blocks: int
-    largest: int
-    weights: int
-    blocks: int
+    The blocks of our Transformer are equal: two are counted, which tell as much as all.
+    """
+
+    def __init__(self, name: str, settings: dict[str, Any], frames: int, size: int) -> None:
+        with torch.device("meta"):
+            self._model = create_model(name, **{**settings, "num_frames": frames, "image_size": size}).eval()
+        self.weights = sum(parameter.nbytes for parameter in self._model.parameters())
+        self.blocks, self._left_out = len(getattr(self._model, "blocks", ())), 0
+        self._clip = frames, size
+        if isinstance(self._model, VideoTransformer) and self.blocks > 2:
+            self._model.blocks, self._left_out = self._model.blocks[:2].eval(), self.blocks - 2
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest output of a layer."""
+        return largest_output(self._model, *self._clip)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that training keeps."""
+        return self._saved[""] + self._left_out * self._saved.get("blocks.1", 0)
+
+    @property
+    def in_blocks(self) -> int:
+        """Of these, in the blocks."""
+        return self.kept - self._saved[""] + sum(self._saved.get(f"blocks.{i}", 0) for i in range(self.blocks))
+
+    @cached_property
+    def _saved(self) -> dict[str, int]:
+        with countable(*self._clip), AttentionAsFused():
+            return saved_bytes(self._model, *self._clip)
 
 
 class Counts:
@@ -64,27 +93,10 @@ class Counts:
     def at(self, frames: int, size: int) -> Count | None:
         if (frames, size) not in self._found:
             try:
-                self._found[frames, size] = count(self.model, self.settings, frames, size)
+                self._found[frames, size] = Count(self.model, self.settings, frames, size)
             except UserError:
                 self._found[frames, size] = None
         return self._found[frames, size]
-
-
-def count(name: str, settings: dict[str, Any], frames: int, size: int) -> Count:
-    """On the meta device, where nothing is computed."""
-    with torch.device("meta"):
-        model = create_model(name, **{**settings, "num_frames": frames, "image_size": size}).eval()
-    largest = largest_output(model, frames, size)  # first, because it refuses what cannot be counted
-    with AttentionAsFused():
-        kept = saved_bytes(model, frames, size)
-    blocks = len(getattr(model, "blocks", ()))
-    return Count(
-        kept=kept[""],
-        in_blocks=sum(kept.get(f"blocks.{i}", 0) for i in range(blocks)),
-        largest=largest,
-        weights=sum(parameter.nbytes for parameter in model.parameters()),
-        blocks=blocks,
-    )
 
 
 class Law:
@@ -135,7 +147,7 @@ class Measured:
 
 
 class MeasuredLaw(Law):
-    """Between the measured clips on straight lines, and beyond the largest along the last of them."""
+    """Between the measured clips on straight lines, beyond the largest on the line nearest to the last of them."""
 
     def __init__(
         self, mode: Mode, counts: Counts, copies: int, measured: Sequence[Measured], averaged: bool = False
@@ -151,32 +163,37 @@ class MeasuredLaw(Law):
             found = self.counts.at(one.frames, one.size)
             assert found is not None
             beside = one.peak - (self.copies - self.averaged) * found.weights
-            points.append((one.batch * self.unit(found), max([beside, *(y for _, y in points)])))
+            points.append((one.batch * unit(self.mode, found), max([beside, *(y for _, y in points)])))
         return points
 
-    def unit(self, found: Count) -> int:
-        """What the memory of a clip is proportional to."""
-        return found.largest if self.mode == "inference" else found.kept
-
     def beside(self, batch: int, found: Count) -> float:
-        x, points = batch * self.unit(found), self.points
+        x, points = batch * unit(self.mode, found), self.points
         if len(points) == 1:
             return points[0][1] * max(1.0, x / points[0][0])
-        (left, low), (right, high) = next((pair for pair in pairwise(points) if x <= pair[1][0]), points[-2:])
-        return low + (high - low) * max(0.0, x - left) / (right - left)
+        for (left, low), (right, high) in pairwise(points):
+            if x <= right:
+                return low + (high - low) * max(0.0, x - left) / (right - left)
+        slope, intercept = linear_regression(*zip(*points[-LAST:], strict=True))
+        return max(points[-1][1], intercept + slope * x)
+
+
+def unit(mode: Mode, found: Count) -> int:
+    """What the memory of a clip is proportional to."""
+    return found.largest if mode == "inference" else found.kept
 
 
 def measure_law(
     mode: Mode, counts: Counts, own: Clips, *, device: str, threads: int, optimiser: str, averaged: bool = False
 ) -> MeasuredLaw:
     """Measure a few small clips in a process of their own."""
-    clips = clips_to_measure(mode, counts, own)
+    clips, enough = clips_to_measure(mode, counts, own)
     job = PeakJob(
         counts.model,
         counts.settings,
         mode,
         [list(one) for one in clips],
-        [GROWTH] * len(clips),
+        enough=enough,
+        grown=GROWN,
         device=device,
         threads=threads,
         optimiser=optimiser,  # type: ignore[arg-type]
@@ -192,19 +209,11 @@ def copies(mode: Mode, optimiser: str) -> int:
     return 1 if mode == "inference" else 1 + MOMENTS[optimiser]
 
 
-def clips_to_measure(mode: Mode, counts: Counts, own: Clips) -> list[Clips]:
-    """Smaller frames, then more clips, until the passes are those of large clips."""
+def clips_to_measure(mode: Mode, counts: Counts, own: Clips) -> tuple[list[Clips], int]:
+    """Smaller frames, then more and more clips; and how many of these it takes until passes are as of large clips."""
     sizes = [max(SIZE_STEP, own.size * quarter // 4 // SIZE_STEP * SIZE_STEP) for quarter in (1, 2, 3)]
     planned = [Clips(1, own.frames, size) for size in dict.fromkeys([*sizes, own.size])]
-    planned += [Clips(2**i, own.frames, own.size) for i in range(1, 12)]
-    chosen: list[Clips] = []
-    for clips in planned:
-        found = counts.at(clips.frames, clips.size)
-        if found is None:
-            continue
-        chosen.append(clips)
-        if len(chosen) > 2 and clips.batch * found.largest >= ENOUGH[mode]:
-            break
-    if not chosen:
-        raise UserError(f"{counts.model} cannot take clips of {own}; expected others, such as its own.")
-    return chosen
+    planned += [Clips(2**i, own.frames, own.size) for i in range(1, DOUBLINGS)]
+    outputs = [(one, found.largest * one.batch) for one in planned if (found := counts.at(one.frames, one.size))]
+    small = sum(output < ENOUGH[mode] for _, output in outputs)
+    return [one for one, _ in outputs], min(len(outputs), max(LAST, small + 1))

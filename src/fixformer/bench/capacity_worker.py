@@ -11,13 +11,15 @@ from fixformer.models.base import VideoModel
 from fixformer.models.layers.lite0 import Lite0Stem
 from fixformer.models.registry import create_model
 from fixformer.models.video_transformer import VideoTransformer
-from fixformer.runtime.memory import free_memory, peak_memory
+from fixformer.runtime.memory import free_memory, peak_memory, reset_peak_memory
 from fixformer.training.learner import stem_of
 from fixformer.training.optim import build_optimiser
 
 Mode = Literal["kept", "recomputed", "inference"]
 # Inference has the same memory in each block of a Transformer, so two of them tell as much as all.
 BLOCKS = 2
+# From a clip to the next one memory may grow so many times: mostly there are twice as many clips.
+GROWTH = 3
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class PeakJob:
 
     Args:
         clips: batch, frames and size of each, the smallest first.
-        growth: how many times as large as the one before it each clip is, at most.
+        enough: how many of them are measured at least,
+        grown: and then as many as it takes for the peak to grow by so many bytes.
         whole: run all blocks in inference, too.
         steps: passes of each clip.
     """
@@ -35,7 +38,8 @@ class PeakJob:
     settings: dict[str, Any]
     mode: Mode
     clips: list[list[int]]
-    growth: list[float]
+    enough: int = 1
+    grown: int = 0
     device: str = "cpu"
     threads: int = 1
     optimiser: Literal["sgd", "adamw"] = "adamw"
@@ -44,22 +48,27 @@ class PeakJob:
 
 
 def measure(job: PeakJob) -> list[int]:
-    """The peak after each clip, up to the first that there is no memory for."""
+    """The peak of each clip, up to the last that is needed, or that there is memory for."""
     torch.set_num_threads(job.threads)
     device = torch.device(job.device)
     before = peak_memory(device)
     peaks: list[int] = []
-    for clip, growth in zip(job.clips, job.growth, strict=True):
-        free = free_memory()
-        if peaks and device.type == "cpu" and free is not None and growth * (peaks[-1] - before) > free:
+    for clip in job.clips:
+        if len(peaks) >= job.enough and peaks[-1] - peaks[0] >= job.grown:
             break
-        run_clip(job, *clip, device)
+        free = free_memory()
+        if peaks and device.type == "cpu" and free is not None and GROWTH * (peaks[-1] - before) > free:
+            break
+        if device.type == "cpu":
+            reset_peak_memory()  # also of what the clip before has left in the allocator
+        run_clip(job, clip, device)
         peaks.append(peak_memory(device))
     return peaks
 
 
-def run_clip(job: PeakJob, batch: int, frames: int, size: int, device: torch.device) -> None:
+def run_clip(job: PeakJob, clip: list[int], device: torch.device) -> None:
     """The steps of one clip size, with a model of its own, of which nothing is left."""
+    batch, frames, size = clip
     torch.manual_seed(0)
     model = create_model(job.model, **{**job.settings, "num_frames": frames, "image_size": size}).to(device)
     video_BCTHW = torch.randn(batch, 3, frames, size, size, device=device)
@@ -72,7 +81,7 @@ def run_clip(job: PeakJob, batch: int, frames: int, size: int, device: torch.dev
 def _infer(model: VideoModel, video_BCTHW: torch.Tensor, job: PeakJob) -> None:
     if isinstance(model, VideoTransformer) and not job.whole:
         model.left_out = model.blocks[BLOCKS:]  # their weights stay
-        model.blocks = model.blocks[:BLOCKS]
+        model.blocks = model.blocks[:BLOCKS].eval()  # a new list would be in training
     with torch.no_grad():
         for _ in range(job.steps):
             model(video_BCTHW)

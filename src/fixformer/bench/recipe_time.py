@@ -44,7 +44,8 @@ def find_run(recipe: str, data: str | Path | None, videos: int | None, overrides
         raise SettingsConflict(f"recipe={recipe!r}: expected either data or videos, how many it trains on.")
     if data is None:
         assert videos is not None
-        config, classes = apply_overrides(get_recipe(recipe), overrides, model_setting_types), CLASSES
+        elsewhere = {"data.path": "elsewhere"}  # a recipe without data is none
+        config, classes = apply_overrides(get_recipe(recipe), {**elsewhere, **overrides}, model_setting_types), CLASSES
     else:
         config = resolve_config(recipe, data=data, **overrides)
         index = load_checked_index(config)

@@ -97,7 +97,7 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     with torch.device("meta"):
         model = create_model(name, **sized).eval()
     frames, size = model.num_frames, model.image_size
-    with _countable(frames, size):
+    with countable(frames, size):
         with as_published(model):
             counts = count_macs(model, frames, size)
         executed = sum(count_macs(model, frames, size)["Global"].values())
@@ -141,7 +141,7 @@ def count_macs(model: VideoModel, frames: int, size: int) -> dict[str, dict[str,
 
 
 @contextmanager
-def _countable(frames: int, size: int) -> Iterator[None]:
+def countable(frames: int, size: int) -> Iterator[None]:
     """Even on the meta device the bytes of a tensor are a 64-bit number."""
     try:
         yield
@@ -259,7 +259,7 @@ def largest_output(model: nn.Module, frames: int, size: int) -> int:
 
     hooks = [module.register_forward_hook(measure) for module in model.modules()]
     try:
-        with _countable(frames, size), torch.no_grad():
+        with countable(frames, size), torch.no_grad():
             model(_clip(frames, size))
     finally:
         for hook in hooks:
