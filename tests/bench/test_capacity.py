@@ -215,7 +215,7 @@ def test_the_command_prints_the_plan(jobs: list[PeakJob], capsys: pytest.Capture
     main(["plan", "fixformer_tiny", "--memory", "1GB", *settings])
     shown = capsys.readouterr().out
     assert "1.0 GB" in shown
-    assert "kept 4x16" in shown
+    assert "measured here: kept, 3 clips up to 2 of 4x32" in shown
     assert all(title in shown for title in capacity.MODES.values())
     main(["plan", "fixformer_tiny", "--memory", "1GB", "--json", *settings])
     assert json.loads(capsys.readouterr().out) == fixformer.plan("fixformer_tiny", memory="1GB", **TINY)

@@ -80,7 +80,8 @@ def _table(result: dict[str, Any]) -> "Table":
     clip = f"{result['frames']}x{result['size']}"
     title = f"{result['model']}, {result['params'] / 1e6:.2f} M parameters, {result['memory_bytes'] / 1e9:.1f} GB"
     table = Table("", box=None, title=f"{title}, {result['device']}", title_justify="left", header_style="bold")
-    for column in (f"one {clip}", f"most clips of {clip}", f"most frames at {result['size']}", "largest size"):
+    frames, size = f"most frames at {result['size']}", f"largest size of {result['frames']} frames"
+    for column in (f"one {clip}", f"most clips of {clip}", frames, size):
         table.add_column(column, justify="right")
     for mode in result["modes"]:
         cells = [_cell(mode["largest"][which], which) for which in ("batch", "frames", "size")]
@@ -98,26 +99,25 @@ def _cell(found: dict[str, Any] | None, which: str) -> str:
 
 def _notes(result: dict[str, Any]) -> list[str]:
     """What the numbers are."""
-    own = f"size is that of {result['frames']} frames; float32, {result['optimiser']}, GB are 10^9 bytes"
+    own = f"float32, {result['optimiser']}; GB are 10^9 bytes"
     if not result["is_measured"]:
         how = (
             f"estimated: {result['device']} is not here, so what training keeps is counted; this was never checked on "
             "such a device, nor does it include what its driver and libraries take"
         )
         return [own, how]
-    measured = "; ".join(
-        f"{mode['mode']} {', '.join(_clips(one) for one in mode['measured'])}" for mode in result["modes"]
-    )
     return [
         own,
-        f"measured here: {measured}",
+        f"measured here: {'; '.join(map(_measured, result['modes']))}",
         "predicted from these: everything else; one process, without decoding, caches and evaluation",
     ]
 
 
-def _clips(one: dict[str, Any]) -> str:
-    batch = f"{one['batch']} of " * (one["batch"] > 1)
-    return f"{batch}{one['frames']}x{one['size']} {one['peak'] / 1e9:.2f} GB"
+def _measured(mode: dict[str, Any]) -> str:
+    """How many clips, and the largest of them."""
+    last = mode["measured"][-1]
+    clips = f"{last['batch']} of {last['frames']}x{last['size']}, {last['peak'] / 1e9:.2f} GB"
+    return f"{mode['mode']}, {len(mode['measured'])} clips up to {clips}"
 
 
 def _recipe_lines(recipe: dict[str, Any]) -> list[str]:
