@@ -2,8 +2,8 @@
 
     python tools/plan_proof.py results/plan.json
 
-Each peak is measured in a process of its own, which makes two training steps or infers, on clips that no prediction was fitted to and that
-are larger. `--models` and `--threads` choose otherwise; rows that the file has are kept, so that it may be interrupted.
+Each peak is that of a process of its own, which makes two training steps, or infers, on clips that are larger than
+those that the prediction was fitted to. Rows that the file has are kept, so that it may be interrupted.
 """
 
 import argparse
