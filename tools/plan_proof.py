@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fixformer.bench.capacity import MODES, find_place
+from fixformer.bench.capacity import MODES
 from fixformer.bench.capacity_law import Clips, Counts, MeasuredLaw, measure_law
 from fixformer.bench.capacity_worker import Mode, PeakJob
 from fixformer.bench.process import measure_apart
@@ -58,8 +58,7 @@ def prove(model: str, attention: str, threads: int, done: list[dict[str, Any]]) 
         known = [row for row in done if (row["model"], row["attention"], row["mode"]) == (model, attention, mode)]
         if len(known) == len(CLIPS[model]):
             continue
-        device = find_place("cpu", None).device
-        law = measure_law(mode, counts, OWN, device=device, threads=threads, optimiser="adamw")
+        law = measure_law(mode, counts, OWN, threads=threads)
         for clips in CLIPS[model]:
             larger = clips._replace(batch=TIMES[mode] * clips.batch)
             if str(larger) not in [row["clips"] for row in known]:

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from fixformer.bench.capacity_law import SIZE_STEP, Clips, CountedLaw, Counts, Law, MeasuredLaw, copies, measure_law
-from fixformer.bench.capacity_worker import Mode
+from fixformer.bench.capacity_law import SIZE_STEP, Clips, CountedLaw, Counts, Law, MeasuredLaw, measure_law
+from fixformer.bench.capacity_worker import Mode, Optimiser
 from fixformer.bench.recipe_time import RecipeRun, find_run, time_of
 from fixformer.config.clip import MOST_FRAMES, MOST_PIXELS
 from fixformer.config.schema import Positive, PositiveInt, checked
@@ -54,7 +54,7 @@ def plan(
     *,
     memory: str | None = None,
     device: str = "auto",
-    optimiser: Literal["sgd", "adamw"] | None = None,
+    optimiser: Optimiser | None = None,
     recipe: str | None = None,
     data: str | Path | None = None,
     videos: PositiveInt | None = None,
@@ -168,17 +168,26 @@ def _model_of(name: str, settings: dict[str, Any]) -> tuple[Counts, Clips, int]:
     return Counts(name, rest), Clips(1, model.num_frames, model.image_size), params
 
 
-def find_laws(counts: Counts, own: Clips, place: Place, optimiser: str, averaged: bool = False) -> list[Law]:
+def find_laws(
+    counts: Counts, own: Clips, place: Place, optimiser: Optimiser, averaged: bool = False
+) -> Sequence[CountedLaw | MeasuredLaw]:
     """One for each mode: measured if the device is here, otherwise counted."""
     if not place.is_here:
-        averages = {mode: averaged and mode != "inference" for mode in MODES}
-        return [CountedLaw(mode, counts, copies(mode, optimiser) + averages[mode]) for mode in MODES]
-    laws: list[Law] = []
+        return [CountedLaw(mode, counts, optimiser, averaged) for mode in MODES]
+    laws = []
     with counting("", len(MODES)) as progress:
         for mode, title in MODES.items():
             progress.begin(f"measuring {title}")
-            how = {"device": place.device, "threads": place.threads, "optimiser": optimiser, "averaged": averaged}
-            laws.append(measure_law(mode, counts, own, **how))  # type: ignore[arg-type]
+            law = measure_law(
+                mode,
+                counts,
+                own,
+                device=place.device,
+                threads=place.threads,
+                optimiser=optimiser,
+                averaged=averaged,
+            )
+            laws.append(law)
             progress.advance()
     return laws
 

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from statistics import linear_regression
 from typing import Any, NamedTuple
 
 import torch
 
-from fixformer.bench.capacity_worker import Mode, PeakJob
+from fixformer.bench.capacity_worker import Mode, Optimiser, PeakJob
 from fixformer.bench.process import measure_apart
-from fixformer.errors import UserError
+from fixformer.errors import InputError, UserError
 from fixformer.models.cost import AttentionAsFused, countable, largest_output, saved_bytes
 from fixformer.models.registry import create_model
 from fixformer.models.video_transformer import VideoTransformer
@@ -31,8 +32,8 @@ GROWN = 1 << 30
 DOUBLINGS = 14
 # The last of the measured clips, on whose line larger ones lie.
 LAST = 3
-# Weights, gradients (which come when activations go) and the moments of the optimiser, each as large as the weights.
-MOMENTS = {"sgd": 1, "adamw": 2}
+# How often the weights are there: themselves and the moments of the optimiser. Gradients come when activations go.
+COPIES: dict[Optimiser, int] = {"sgd": 2, "adamw": 3}
 
 
 class Clips(NamedTuple):
@@ -104,16 +105,24 @@ class Law:
 
     Args:
         mode: training with activations kept or recomputed, or inference.
-        copies: how often the weights are there, with the optimiser's state and averaged weights.
+        optimiser: whose state is there beside the weights in training.
+        averaged: whether there are averaged weights in training, too.
     """
 
-    def __init__(self, mode: Mode, counts: Counts, copies: int) -> None:
-        self.mode, self.counts, self.copies = mode, counts, copies
+    def __init__(self, mode: Mode, counts: Counts, optimiser: Optimiser = "adamw", averaged: bool = False) -> None:
+        self.mode, self.counts, self.optimiser = mode, counts, optimiser
+        self.copies = 1 if mode == "inference" else COPIES[optimiser]
+        self.averages = int(averaged and mode != "inference")
 
     def peak(self, clips: Clips) -> float | None:
         """In bytes; None for clips that the model cannot take."""
         found = self.counts.at(clips.frames, clips.size)
-        return None if found is None else self.copies * found.weights + self.beside(clips.batch, found)
+        if found is None:
+            return None
+        try:
+            return (self.copies + self.averages) * found.weights + self.beside(clips.batch, found)
+        except InputError:  # its bytes are more than a 64-bit number
+            return inf
 
     def beside(self, batch: int, found: Count) -> float:
         """What is there beside the weights."""
@@ -150,10 +159,15 @@ class MeasuredLaw(Law):
     """Between the measured clips on straight lines, beyond the largest on the line nearest to the last of them."""
 
     def __init__(
-        self, mode: Mode, counts: Counts, copies: int, measured: Sequence[Measured], averaged: bool = False
+        self,
+        mode: Mode,
+        counts: Counts,
+        measured: Sequence[Measured],
+        optimiser: Optimiser = "adamw",
+        averaged: bool = False,
     ) -> None:
-        super().__init__(mode, counts, copies + averaged)
-        self.measured, self.averaged = measured, averaged
+        super().__init__(mode, counts, optimiser, averaged)
+        self.measured = measured
 
     @cached_property
     def points(self) -> list[tuple[float, float]]:
@@ -162,7 +176,7 @@ class MeasuredLaw(Law):
         for one in self.measured:
             found = self.counts.at(one.frames, one.size)
             assert found is not None
-            beside = one.peak - (self.copies - self.averaged) * found.weights
+            beside = one.peak - self.copies * found.weights
             points.append((one.batch * unit(self.mode, found), max([beside, *(y for _, y in points)])))
         return points
 
@@ -183,7 +197,14 @@ def unit(mode: Mode, found: Count) -> int:
 
 
 def measure_law(
-    mode: Mode, counts: Counts, own: Clips, *, device: str, threads: int, optimiser: str, averaged: bool = False
+    mode: Mode,
+    counts: Counts,
+    own: Clips,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    optimiser: Optimiser = "adamw",
+    averaged: bool = False,
 ) -> MeasuredLaw:
     """Measure a few small clips in a process of their own."""
     clips, enough = clips_to_measure(mode, counts, own)
@@ -196,17 +217,12 @@ def measure_law(
         grown=GROWN,
         device=device,
         threads=threads,
-        optimiser=optimiser,  # type: ignore[arg-type]
+        optimiser=optimiser,
     )
     what = f"the memory of {counts.model} for {clips[0]}"
     peaks = measure_apart("fixformer.bench.capacity_worker", job, what)["peaks"]
     measured = [Measured(*one, peak) for one, peak in zip(clips, peaks, strict=False)]
-    return MeasuredLaw(mode, counts, copies(mode, optimiser), measured, averaged and mode != "inference")
-
-
-def copies(mode: Mode, optimiser: str) -> int:
-    """How often the weights are there while the most activations are."""
-    return 1 if mode == "inference" else 1 + MOMENTS[optimiser]
+    return MeasuredLaw(mode, counts, measured, optimiser, averaged)
 
 
 def clips_to_measure(mode: Mode, counts: Counts, own: Clips) -> tuple[list[Clips], int]:

@@ -16,6 +16,7 @@ from fixformer.training.learner import stem_of
 from fixformer.training.optim import build_optimiser
 
 Mode = Literal["kept", "recomputed", "inference"]
+Optimiser = Literal["sgd", "adamw"]
 # Inference has the same memory in each block of a Transformer, so two of them tell as much as all.
 BLOCKS = 2
 # From a clip to the next one memory may grow so many times: mostly there are twice as many clips.
@@ -42,7 +43,7 @@ class PeakJob:
     grown: int = 0
     device: str = "cpu"
     threads: int = 1
-    optimiser: Literal["sgd", "adamw"] = "adamw"
+    optimiser: Optimiser = "adamw"
     whole: bool = False
     steps: int = 1
 
