@@ -25,7 +25,7 @@ OWN = Clips(1, 16, 224)
 CLIPS: dict[str, list[Clips]] = {
     "fixformer_tiny": [Clips(12, 16, 224), Clips(2, 64, 224), Clips(1, 48, 448)],
     "fixformer_small": [Clips(5, 16, 224), Clips(1, 48, 224), Clips(1, 24, 384)],
-    "fixformer_base": [Clips(1, 40, 224), Clips(1, 16, 352)],
+    "fixformer_base": [Clips(3, 16, 224), Clips(1, 40, 224)],
 }
 ATTENTIONS = ("ours", "softmax", "linear")
 MOST = 9e9  # bytes that are measured
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", nargs="+", default=list(CLIPS))
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     result = read_json(args.out) if args.out.exists() else {"machine": describe_machine(args.threads), "rows": []}
     for model in args.models:

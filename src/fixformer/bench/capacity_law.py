@@ -27,9 +27,12 @@ SIZE_STEP = 16
 # Clips are measured until the largest output of a layer has this many bytes, and the peak has grown by `GROWN`. From
 # 4 MB on training, from 32 MB on inference runs in chunks (`models/fused.py`), and from 32 MB on glibc gives a tensor
 # memory of its own. Peaks of the same clip differ by up to 5 % from process to process.
-ENOUGH: dict[Mode, int] = {"kept": 64 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
-GROWN = 1 << 30
-DOUBLINGS = 14
+ENOUGH: dict[Mode, int] = {"kept": 32 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
+GROWN = 800 << 20
+# Frames that are so many quarters of the model's own; of several clips the last of them, and then more clips.
+QUARTERS = (1, 2, 3, 4)
+MORE_QUARTERS = (6, 8, 12, 16, 24, 32, 48, 64)
+MORE_CLIPS = tuple(2**i for i in range(2, 14))
 # The last of the measured clips, on whose line larger ones lie.
 LAST = 3
 # How often the weights are there: themselves and the moments of the optimiser. Gradients come when activations go.
@@ -170,10 +173,18 @@ class MeasuredLaw(Law):
         self.measured = measured
 
     @cached_property
-    def points(self) -> list[tuple[float, float]]:
+    def single(self) -> list[tuple[float, float]]:
+        """The points of single clips, which take less: their parts are views where those of several are copies."""
+        return self._points([one for one in self.measured if one.batch == 1])
+
+    @cached_property
+    def several(self) -> list[tuple[float, float]]:
+        return self._points([one for one in self.measured if one.batch > 1])
+
+    def _points(self, measured: Sequence[Measured]) -> list[tuple[float, float]]:
         """Counted bytes of the clips, and the measured peak without weights, which does not fall."""
         points: list[tuple[float, float]] = []
-        for one in self.measured:
+        for one in measured:
             found = self.counts.at(one.frames, one.size)
             assert found is not None
             beside = one.peak - self.copies * found.weights
@@ -181,7 +192,7 @@ class MeasuredLaw(Law):
         return points
 
     def beside(self, batch: int, found: Count) -> float:
-        x, points = batch * unit(self.mode, found), self.points
+        x, points = batch * unit(self.mode, found), self.single if batch == 1 else self.several
         if len(points) == 1:
             return points[0][1] * max(1.0, x / points[0][0])
         for (left, low), (right, high) in pairwise(points):
@@ -206,30 +217,43 @@ def measure_law(
     optimiser: Optimiser = "adamw",
     averaged: bool = False,
 ) -> MeasuredLaw:
-    """Measure a few small clips in a process of their own."""
-    clips, enough = clips_to_measure(mode, counts, own)
-    job = PeakJob(
-        counts.model,
-        counts.settings,
-        mode,
-        [list(one) for one in clips],
-        enough=enough,
-        grown=GROWN,
-        device=device,
-        threads=threads,
-        optimiser=optimiser,
-    )
-    what = f"the memory of {counts.model} for {clips[0]}"
-    peaks = measure_apart("fixformer.bench.capacity_worker", job, what)["peaks"]
-    measured = [Measured(*one, peak) for one, peak in zip(clips, peaks, strict=False)]
+    """Measure a few small clips, single ones and several at a time, each in a process of their own."""
+    measured: list[Measured] = []
+    for planned in (single_clips(counts, own), several_clips(counts, own)):
+        small = sum(clips.batch * found.largest < ENOUGH[mode] for clips, found in planned)
+        job = PeakJob(
+            counts.model,
+            counts.settings,
+            mode,
+            [list(clips) for clips, _ in planned],
+            enough=max(LAST, small + 1),
+            grown=GROWN,
+            device=device,
+            threads=threads,
+            optimiser=optimiser,
+        )
+        what = f"the memory of {counts.model} for {own}"
+        peaks = measure_apart("fixformer.bench.capacity_worker", job, what)["peaks"]
+        measured += [Measured(*clips, peak) for (clips, _), peak in zip(planned, peaks, strict=False)]
     return MeasuredLaw(mode, counts, measured, optimiser, averaged)
 
 
-def clips_to_measure(mode: Mode, counts: Counts, own: Clips) -> tuple[list[Clips], int]:
-    """Smaller frames, then more and more clips; and how many of these it takes until passes are as of large clips."""
-    sizes = [max(SIZE_STEP, own.size * quarter // 4 // SIZE_STEP * SIZE_STEP) for quarter in (1, 2, 3)]
-    planned = [Clips(1, own.frames, size) for size in dict.fromkeys([*sizes, own.size])]
-    planned += [Clips(2**i, own.frames, own.size) for i in range(1, DOUBLINGS)]
-    outputs = [(one, found.largest * one.batch) for one in planned if (found := counts.at(one.frames, one.size))]
-    small = sum(output < ENOUGH[mode] for _, output in outputs)
-    return [one for one, _ in outputs], min(len(outputs), max(LAST, small + 1))
+def single_clips(counts: Counts, own: Clips) -> list[tuple[Clips, Count]]:
+    """Of smaller and larger frames."""
+    return _possible(counts, [own._replace(size=_part(own, quarters)) for quarters in (*QUARTERS, *MORE_QUARTERS)])
+
+
+def several_clips(counts: Counts, own: Clips) -> list[tuple[Clips, Count]]:
+    """Two of smaller frames, then more and more."""
+    pairs = [Clips(2, own.frames, _part(own, quarters)) for quarters in QUARTERS]
+    return _possible(counts, [*pairs, *(own._replace(batch=batch) for batch in MORE_CLIPS)])
+
+
+def _part(own: Clips, quarters: int) -> int:
+    """A side of so many quarters of the model's own, rounded to one that it can take."""
+    return own.size if quarters == 4 else max(SIZE_STEP, own.size * quarters // 4 // SIZE_STEP * SIZE_STEP)
+
+
+def _possible(counts: Counts, planned: Sequence[Clips]) -> list[tuple[Clips, Count]]:
+    found = [(clips, counts.at(clips.frames, clips.size)) for clips in dict.fromkeys(planned)]
+    return [(clips, count) for clips, count in found if count is not None]

@@ -114,10 +114,15 @@ def _notes(result: dict[str, Any]) -> list[str]:
 
 
 def _measured(mode: dict[str, Any]) -> str:
-    """How many clips, and the largest of them."""
-    last = mode["measured"][-1]
-    clips = f"{last['batch']} of {last['frames']}x{last['size']}, {last['peak'] / 1e9:.2f} GB"
-    return f"{mode['mode']}, {len(mode['measured'])} clips up to {clips}"
+    """How many sizes, and those with the largest peaks, of a single clip and of several."""
+    single, several = ([one for one in mode["measured"] if (one["batch"] > 1) == is_many] for is_many in (False, True))
+    largest = " and ".join(_clips(max(some, key=lambda one: one["peak"])) for some in (single, several) if some)
+    return f"{mode['mode']}, {len(mode['measured'])} sizes up to {largest}"
+
+
+def _clips(one: dict[str, Any]) -> str:
+    batch = f"{one['batch']} of " if one["batch"] > 1 else ""
+    return f"{batch}{one['frames']}x{one['size']} {one['peak'] / 1e9:.2f} GB"
 
 
 def _recipe_lines(recipe: dict[str, Any]) -> list[str]:
