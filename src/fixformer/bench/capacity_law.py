@@ -27,7 +27,7 @@ SIZE_STEP = 16
 # Clips are measured until the largest output of a layer has this many bytes, and the peak has grown by `GROWN`. From
 # 4 MB on training, from 32 MB on inference runs in chunks (`models/fused.py`), and from 32 MB on glibc gives a tensor
 # memory of its own. Peaks of the same clip differ by up to 5 % from process to process.
-ENOUGH: dict[Mode, int] = {"kept": 32 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
+ENOUGH: dict[Mode, int] = {"kept": 64 << 20, "recomputed": 64 << 20, "inference": 256 << 20}
 GROWN = 800 << 20
 # Frames that are so many quarters of the model's own; of several clips the last of them, and then more clips.
 QUARTERS = (1, 2, 3, 4)
