@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fixformer.bench.model_speed_worker import run_pass
 from fixformer.bench.process import answer, measure_apart
 from fixformer.bench.training_step import Clips, parse_clip
 from fixformer.config.schema import PositiveInt, Threads, checked
@@ -88,11 +89,7 @@ def measure(job: CompileJob) -> Compiled:
     seconds = []
     for _ in range(1 + job.repeats):
         start = time.perf_counter()
-        with torch.set_grad_enabled(job.training):
-            logits = model(video_BCTHW)
-        if job.training:
-            logits.sum().backward()
-            model.zero_grad(set_to_none=True)
+        run_pass(model, video_BCTHW, job.training)
         seconds.append(time.perf_counter() - start)
     return Compiled(seconds[0], seconds[1:], peak_memory())
 

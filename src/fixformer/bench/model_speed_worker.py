@@ -63,18 +63,19 @@ def measure(job: ModelSpeedJob) -> ModelSpeed:
     video = torch.randn(1, 3, job.frames, job.size, job.size)
     before = peak_memory()
     if job.warm_up:
-        _run(model, video, job.backward)
+        run_pass(model, video, job.backward)
     seconds, rates = [], [sgemm_gmacs()]
     for _ in range(job.repeats):
         start = time.perf_counter()
-        _run(model, video, job.backward)
+        run_pass(model, video, job.backward)
         seconds.append(time.perf_counter() - start)
         rates.append(sgemm_gmacs())
     # A machine's clock and its load change from second to second: each repeat is compared with its own moment.
     return ModelSpeed(tuple(seconds), tuple(sum(pair) / 2 for pair in pairwise(rates)), before, peak_memory())
 
 
-def _run(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
+def run_pass(model: torch.nn.Module, video: torch.Tensor, backward: bool) -> None:
+    """Forward, or forward and backward without a step."""
     with torch.set_grad_enabled(backward):
         logits = model(video)
     if backward:

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from fixformer.bench.model_speed_worker import run_pass
 from fixformer.bench.process import answer, measure_apart
 from fixformer.config.schema import PositiveInt, Threads, checked
 from fixformer.models.fused_parts import CHUNK_BYTES
-from fixformer.runtime.machine import describe_machine, sgemm_gmacs
+from fixformer.runtime.machine import billions_per_second, describe_machine, sgemm_gmacs
 from fixformer.runtime.progress import counting
 
 FLOAT_BYTES = 4
@@ -117,11 +118,7 @@ def measure(job: PartsJob) -> dict[str, Any]:
     video_BCTHW = torch.randn(1, 3, job.frames, job.size, job.size)
 
     def one_pass() -> None:
-        with torch.set_grad_enabled(job.training):
-            logits = model(video_BCTHW)
-        if job.training:
-            logits.logsumexp(-1).sum().backward()
-            model.zero_grad(set_to_none=True)
+        run_pass(model, video_BCTHW, job.training)
 
     one_pass()
     plain, rate = min(_seconds(one_pass) for _ in range(2)), sgemm_gmacs()
@@ -202,27 +199,21 @@ def _alone_gmacs(shape: tuple[int, int, int, int]) -> float:
     # as a Linear has its weights
     a, b = torch.randn(batch, rows, inner), torch.randn(batch, columns, inner).transpose(1, 2)
     out = torch.empty(batch, rows, columns)
-    run: Callable[[], Any] = lambda: torch.bmm(a, b, out=out)  # noqa: E731
-    if batch == 1:
-        run = lambda: torch.mm(a[0], b[0], out=out[0])  # noqa: E731
-    return _rate(run, prod(shape))
+
+    def multiply() -> None:
+        if batch == 1:
+            torch.mm(a[0], b[0], out=out[0])
+        else:
+            torch.bmm(a, b, out=out)
+
+    return billions_per_second(multiply, prod(shape), SECONDS_ALONE)
 
 
 def copy_gbytes() -> float:
     """Billions of bytes a second that a copy within the cache reads and writes, at the size of a chunk."""
     source = torch.randn(CHUNK_BYTES // FLOAT_BYTES)
     target = torch.empty_like(source)
-    return _rate(lambda: target.copy_(source), 2 * source.nbytes)
-
-
-def _rate(run: Callable[[], Any], amount: float) -> float:
-    """Billions of what one call does, a second."""
-    run()
-    calls, start = 0, time.perf_counter()
-    while time.perf_counter() < start + SECONDS_ALONE:
-        run()
-        calls += 1
-    return calls * amount / (time.perf_counter() - start) / 1e9
+    return billions_per_second(lambda: target.copy_(source), 2 * source.nbytes, SECONDS_ALONE)
 
 
 def _seconds(run: Callable[[], None]) -> float:

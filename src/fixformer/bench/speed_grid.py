@@ -212,10 +212,10 @@ def _result(
         "rounds": rounds,
         "machine": {**machine, "load_average_after": os.getloadavg()[0]},
         "paper": paper_throughput.SOURCE,
-        "rows": [_row(cell, of_cell[cell]) for cell in of_cell],
+        "rows": [_row(cell, found) for cell, found in of_cell.items()],
         "ratios": [
-            _ratio(cell, of_cell.get(cell._replace(variant="ours"), []), of_cell[cell])
-            for cell in of_cell
+            _ratio(cell, of_cell[cell._replace(variant="ours")], found)
+            for cell, found in of_cell.items()
             if cell.variant != "ours"
         ],
         "measurements": [asdict(one) for one in measured],

@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,15 @@ def cpu_name() -> str:
 def sgemm_gmacs(seconds: float = 0.5) -> float:
     """The rate of float32 matrix products the machine sustains now, in billions of multiply-accumulates per second."""
     a = torch.randn(SGEMM_SIZE, SGEMM_SIZE)
-    out = torch.mm(a, a)
-    products, start = 0, time.perf_counter()
+    out = torch.empty_like(a)
+    return billions_per_second(lambda: torch.mm(a, a, out=out), SGEMM_SIZE**3, seconds)
+
+
+def billions_per_second(run: Callable[[], Any], amount: float, seconds: float) -> float:
+    """The rate of calls that do `amount` of something each, repeated for so many seconds after a first one."""
+    run()
+    calls, start = 0, time.perf_counter()
     while time.perf_counter() < start + seconds:
-        torch.mm(a, a, out=out)
-        products += 1
-    return products * SGEMM_SIZE**3 / (time.perf_counter() - start) / 1e9
+        run()
+        calls += 1
+    return calls * amount / (time.perf_counter() - start) / 1e9

@@ -87,12 +87,11 @@ def start_worker() -> None:
     progress bar, if the thread that draws it had the console's lock at the fork.
     """
     import torch
-    from rich.file_proxy import FileProxy
 
     end_with_parent()
-    for name in ("stdout", "stderr"):
-        if isinstance(stream := getattr(sys, name), FileProxy):
-            setattr(sys, name, stream.rich_proxied_file)
+    # what rich puts in their place knows them by this name
+    sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
     torch.set_num_threads(1)
 
 
