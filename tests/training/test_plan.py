@@ -37,7 +37,7 @@ def test_memory_of_lsa64_is_what_was_measured() -> None:
 def test_frozen_epochs_need_an_image_network() -> None:
     given = {"data.path": "x", "cache": "y", "model": "x3d_m", "frozen_epochs": 2}
     config = apply_overrides(get_recipe("folder"), given, model_setting_types)
-    with pytest.raises(SettingsConflict, match="frozen_epochs needs stem=lite0"):
+    with pytest.raises(SettingsConflict, match="frozen_epochs=2 needs stem=lite0, which x3d_m has not"):
         make_plan(config, Videos())  # type: ignore[arg-type]
 
 

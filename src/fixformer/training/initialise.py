@@ -37,16 +37,21 @@ def build_model(config: TrainConfig, num_classes: int, twin: TrainConfig | None 
     torch.manual_seed(config.seed)
     model = create_model(config.model, **complete_model_settings(config, num_classes))
     if config.frozen_epochs and not isinstance(getattr(model, "patch_embed", None), Lite0Stem):
-        raise SettingsConflict(
-            f"frozen_epochs={config.frozen_epochs} needs stem=lite0, which {config.model} has not; use "
-            "model=fixformer_lite or frozen_epochs=0."
-        )
+        raise no_image_network(config)
     # not a matter of the config itself: a checkpoint does not keep where the cache was
     if config.frozen_epochs and config.data.cache is None:
         raise SettingsConflict(
             f"frozen_epochs={config.frozen_epochs} keeps features in the cache, which is off; set cache=auto."
         )
     return model
+
+
+def no_image_network(config: TrainConfig) -> SettingsConflict:
+    """The error of frozen epochs in a model that has nothing to freeze."""
+    return SettingsConflict(
+        f"frozen_epochs={config.frozen_epochs} needs stem=lite0, which {config.model} has not; use "
+        "model=fixformer_lite or frozen_epochs=0."
+    )
 
 
 def _begin_like(twin: VideoModel, model: VideoModel) -> VideoModel:

@@ -11,10 +11,10 @@ import torch
 from fixformer.config import TrainConfig, parse_views
 from fixformer.config.schema import dump
 from fixformer.data.listing import Index
-from fixformer.errors import SettingsConflict
 from fixformer.models.cost import Cost, Part, cost
 from fixformer.models.registry import create_model
 from fixformer.runtime.machine import sgemm_gmacs
+from fixformer.training.initialise import no_image_network
 
 # A training step costs a forward pass and twice as much backward. Steps of fixformer_tiny (8x48, 12x64) and
 # fixformer_small (8x112) on one thread ran at 0.47 to 0.59 of the matrix-multiply rate measured right before and after
@@ -108,10 +108,10 @@ def _macs(config: TrainConfig, index: Index, costs: Mapping[tuple[int, int], Cos
         batch = stage.batch_size or config.batch_size
         is_scored = epoch == config.epochs or (config.eval.every and epoch % config.eval.every == 0)
         found = costs[stage.frames, stage.size]
-        trained_macs = found.executed_macs - (_stem(found).macs if epoch <= config.frozen_epochs else 0)
+        trained_macs = found.executed_macs - (_stem(config, found).macs if epoch <= config.frozen_epochs else 0)
         macs += PASSES * (videos // batch) * batch * trained_macs + tests * bool(is_scored) * found.executed_macs
     if config.frozen_epochs:  # the features of each draw are computed once
-        stem = _stem(costs[config.clip.frames, config.clip.size])
+        stem = _stem(config, costs[config.clip.frames, config.clip.size])
         macs += min(config.frozen_draws, config.frozen_epochs) * videos * stem.macs
     return macs
 
@@ -134,19 +134,19 @@ def _training_bytes(config: TrainConfig, batch: int, found: Cost) -> float:
     clips = min(batch, config.micro_batch or batch)
     blocks, depth = _block_activations(found)
     # of a stem that is never trained nothing is stored
-    kept = found.activations - (_stem(found).activations if config.frozen_epochs == config.epochs else 0)
+    kept = found.activations - (_stem(config, found).activations if config.frozen_epochs == config.epochs else 0)
     # recomputing stores the input of each block and the activations of one block at a time
     stored = kept - (blocks * (1 - 2 / (depth + 1)) if config.run.checkpointing else 0)
     half = BYTES[config.run.precision] / 4
     return _weight_bytes(config, found) + clips * (PEAK * stored * half + 3 * found.frames * found.size**2 * 4)
 
 
-def _stem(found: Cost) -> Part:
+def _stem(config: TrainConfig, found: Cost) -> Part:
     """What the image network of `frozen_epochs` costs."""
     for part in found.parts:
         if part.name == "patch_embed":
             return part
-    raise SettingsConflict("frozen_epochs needs stem=lite0, which this model has not; use model=fixformer_lite.")
+    raise no_image_network(config)
 
 
 def _evaluation_bytes(config: TrainConfig, found: Cost) -> float:
