@@ -263,6 +263,32 @@ def _products(one: dict[str, Any]) -> str:
     return markdown(header, rows)
 
 
+def plan(result: dict[str, Any]) -> str:
+    """For each model and attention the predictions that were farthest off, by mode."""
+    modes = list(dict.fromkeys(row["mode"] for row in result["rows"]))
+    by_model: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for row in result["rows"]:
+        by_model.setdefault((row["model"], row["attention"]), {}).setdefault(row["mode"], []).append(row)
+    rows = [
+        [f"`{model}`", ATTENTIONS[attention], *(_prediction(found[mode]) if mode in found else "" for mode in modes)]
+        for (model, attention), found in by_model.items()
+    ]
+    note = (
+        f"\nThe worst of {len(result['rows'])} predictions is off by {result['worst']:.1%}. In brackets: the measured "
+    )
+    note += f"peaks. Float32, AdamW, {_where(result)}.\n"
+    return markdown(["model", "attention", *(PLANNED[mode] for mode in modes)], rows) + note
+
+
+PLANNED = {"kept": "training, kept", "recomputed": "training, recomputed", "inference": "inference"}
+
+
+def _prediction(rows: list[dict[str, Any]]) -> str:
+    worst = max((row["error"] for row in rows), key=abs)
+    peaks = [row["peak"] / 1e9 for row in rows]
+    return f"{worst:+.1%} ({min(peaks):.1f} to {max(peaks):.1f} GB)"
+
+
 def _where(result: dict[str, Any]) -> str:
     machine = result["machine"]
     where = f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
@@ -388,6 +414,7 @@ TABLES: dict[str, tuple[Callable[..., str], list[str]]] = {
     "bench_busy": (bench_busy, ["bench_busy"]),
     "bench_compile": (bench_compile, ["bench_compile"]),
     "bench_parts": (bench_parts, ["bench_parts"]),
+    "plan": (plan, ["plan"]),
     "lsa64": (lsa64, ["lsa64_23", "lsa64_64"]),
     "lsa64_23": (lsa64_runs, ["lsa64_23"]),
     "lsa64_64": (lsa64_runs, ["lsa64_64"]),

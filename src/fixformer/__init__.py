@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
+    from fixformer.bench.capacity import plan
     from fixformer.evaluation.evaluate import evaluate
     from fixformer.evaluation.predictor import load, predict
     from fixformer.experiments.ablate import ablate
@@ -46,6 +47,7 @@ _MODULES = {
     "label": "fixformer.labelling.corpus",
     "list_models": "fixformer.models.registry",
     "load": "fixformer.evaluation.predictor",
+    "plan": "fixformer.bench.capacity",
     "predict": "fixformer.evaluation.predictor",
     "train": "fixformer.training.run",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "label",
     "list_models",
     "load",
+    "plan",
     "predict",
     "train",
 ]

@@ -57,12 +57,14 @@ OUTPUTS = ("output", "out", "cache")  # settings and options that say where to w
 LABEL = ("--checkpoint", "run", "--out", "out/labels", "--workers", "1", "--threads", "1", "--device", "cpu")
 VERBS = (
     *("models", "recipes", "cost", "check", "prepare", "train", "eval", "predict", "timeline", "explain", "label"),
-    *("doctor", "bench"),
+    *("doctor", "bench", "plan"),
 )
 SLOW = {
     "train",
     "bench",
     "fixformer.train",
+    "plan",
+    "fixformer.plan",
 }  # may go on for long with good reason (epochs=1000000000): they are interrupted
 
 
@@ -140,7 +142,7 @@ def _random_arguments(case: Case, site: Path, rng: random.Random) -> None:
         way = rng.random()
         if way < 0.45:
             case.words += _random_option(case.verb, case.words, rng)
-        elif way < 0.7 and case.verb in ("train", "eval", "cost"):
+        elif way < 0.7 and case.verb in ("train", "eval", "cost", "plan"):
             case.words.append(_random_setting(rng))
         elif way < 0.8 and len(case.words) > 1:
             del case.words[rng.randrange(1, len(case.words))]
@@ -158,6 +160,8 @@ def _sensible(rng: random.Random) -> list[str]:
             ["models"],
             ["recipes"],
             ["cost", "fixformer_tiny"],
+            ["plan", "fixformer_tiny", "--memory", "1GB", "--device", "cuda:7", "depth=1"],
+            ["plan", "--recipe", "demo", "--data", data, "--rate", "5", "--memory", "1GB", "--device", "cuda:7"],
             ["timeline", "run", videos[0], "--window", "0.5", "--out", "out/timeline"],
             ["explain", "run", videos[0], "--occlusion", "1x2x2", "--out", "out/explained"],
             ["check", data, "--out", "out/check"],
@@ -238,12 +242,12 @@ def _random_setting(rng: random.Random) -> str:
 
 def option_types(verb: str, words: list[str]) -> dict[str, Any]:
     """The options of a verb with their types, from the signature of its function."""
-    from fixformer.cli import app, bench_verbs, corpus_verbs, data_verbs, use_verbs, watch_verbs
+    from fixformer.cli import app, bench_verbs, corpus_verbs, data_verbs, plan_verb, use_verbs, watch_verbs
 
     functions: dict[str, Callable[..., None]] = {
         **{name: getattr(app, name) for name in ("models", "cost", "train", "recipes")},
         **{"predict": use_verbs.predict, "doctor": use_verbs.doctor},
-        **{"timeline": watch_verbs.timeline, "explain": watch_verbs.explain},
+        **{"timeline": watch_verbs.timeline, "explain": watch_verbs.explain, "plan": plan_verb.plan},
         **{"label": corpus_verbs.label, "eval": app.evaluate, "check": data_verbs.check, "prepare": data_verbs.prepare},
         **{
             f"bench {name}": getattr(bench_verbs, f"bench_{name}")

@@ -18,6 +18,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "fixformer.export.onnx_predict.load_onnx": {"path": "good.mp4", "threads": 1},
     "fixformer.evaluate": {**EVALUATION, "batch_size": 2, "workers": 0, "device": "cpu", "output": "out/eval"},
     "fixformer.train": {"recipe": "demo", "data": "folders", "output": "out/run", **RUN, "data.kind": "folders"},
+    "fixformer.plan": {"name": "fixformer_tiny", "memory": "1GB", "device": "cuda:7", "depth": 1},
     "fixformer.label": {"source": "folders", "checkpoint": "run", "out": "out/labels", **LABELLING},
     "fixformer.data.listing.load_index": {"path": "folders", "kind": "folders", "seed": 0, "val_fraction": 0.2},
     "fixformer.data.video.open_video": {"source": "good.mp4", "backend": "pyav", "policy": "strict"},

@@ -24,6 +24,7 @@ from fixformer.cli import (
     corpus_verbs,
     data_verbs,
     export_verb,
+    plan_verb,
     serve_verb,
     study_verbs,
     use_verbs,
@@ -110,6 +111,7 @@ def cost(
     print_cost(cost_of(name, frames, size, **parse_settings(name, settings)), as_json=json)
 
 
+commands.add("plan")(plan_verb.plan)
 commands.add("check")(data_verbs.check)
 commands.add("prepare")(data_verbs.prepare)
 

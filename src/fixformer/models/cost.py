@@ -14,7 +14,9 @@ from math import prod
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from fixformer.config.schema import add_once
@@ -95,7 +97,7 @@ def cost(name: str, frames: int | None = None, size: int | None = None, **settin
     with torch.device("meta"):
         model = create_model(name, **sized).eval()
     frames, size = model.num_frames, model.image_size
-    with _countable(frames, size):
+    with countable(frames, size):
         with as_published(model):
             counts = count_macs(model, frames, size)
         executed = sum(count_macs(model, frames, size)["Global"].values())
@@ -139,7 +141,7 @@ def count_macs(model: VideoModel, frames: int, size: int) -> dict[str, dict[str,
 
 
 @contextmanager
-def _countable(frames: int, size: int) -> Iterator[None]:
+def countable(frames: int, size: int) -> Iterator[None]:
     """Even on the meta device the bytes of a tensor are a 64-bit number."""
     try:
         yield
@@ -225,6 +227,25 @@ def saved_bytes(model: nn.Module, frames: int, size: int) -> dict[str, int]:
     return totals
 
 
+class AttentionAsFused(TorchFunctionMode):
+    """Within the block fused attention keeps what it keeps on a real device: not its matrices, which it never makes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return _KeptByAttention.apply(*args[:3])
+        return func(*args, **(kwargs or {}))
+
+
+class _KeptByAttention(torch.autograd.Function):
+    """The shape of what attention returns, and the tensors that its backward pass needs; never differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
+        ctx.save_for_backward(q, k, v, out)
+        return out
+
+
 def largest_output(model: nn.Module, frames: int, size: int) -> int:
     """Bytes of the largest output of a layer for one clip, which is the least that a forward pass takes.
 
@@ -238,7 +259,7 @@ def largest_output(model: nn.Module, frames: int, size: int) -> int:
 
     hooks = [module.register_forward_hook(measure) for module in model.modules()]
     try:
-        with _countable(frames, size), torch.no_grad():
+        with countable(frames, size), torch.no_grad():
             model(_clip(frames, size))
     finally:
         for hook in hooks:
