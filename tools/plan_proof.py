@@ -40,7 +40,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(CLIPS))
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    result: dict[str, Any] = read_json(args.out) if args.out.exists() else {"machine": describe_machine(args.threads), "rows": []}
+    fresh: dict[str, Any] = {"machine": describe_machine(args.threads), "rows": []}
+    result = read_json(args.out) if args.out.exists() else fresh
     for model in args.models:
         for attention in ATTENTIONS:
             for row in prove(model, attention, args.threads, result["rows"]):
