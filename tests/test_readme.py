@@ -18,6 +18,8 @@ import pytest
 import yaml
 from torch.distributed.run import get_args_parser
 
+from fixformer.bench.capacity import Place
+from fixformer.bench.capacity_law import Clips, Counts
 from fixformer.cli.app import main
 from fixformer.config import TrainConfig
 from fixformer.config.recipes import RECIPES, describe_recipe
@@ -129,6 +131,27 @@ def test_studies_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SystemExit) as stopped:
         main(shlex.split(command)[1:])
     assert (stopped.value.code, len(seen)) == (0, 1)
+
+
+def plan_commands() -> list[str]:
+    """Of all pages; they measure for minutes."""
+    lines = [line.strip().removeprefix("$ ") for page in PAGES for line in page.read_text().splitlines()]
+    return sorted({line for line in lines if line.startswith("fixformer plan ") and "`" not in line})
+
+
+@pytest.mark.parametrize("command", plan_commands())
+def test_plans_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the memory, the recipe and the model, of which nothing is measured."""
+
+    def stop(counts: Counts, own: Clips, place: Place, *rest: Any) -> None:
+        assert place.memory > 1e9
+        assert counts.at(own.frames, own.size) is not None
+        raise SystemExit(0)
+
+    monkeypatch.setattr("fixformer.bench.capacity.find_laws", stop)
+    with pytest.raises(SystemExit) as stopped:
+        main(shlex.split(command)[1:])
+    assert stopped.value.code == 0
 
 
 def test_the_first_screen_has_the_commands() -> None:
