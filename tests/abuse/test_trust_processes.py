@@ -156,7 +156,7 @@ def test_no_worker_outlives_its_parent(
         "prepare": ["prepare", str(motions), "out", "--workers", "3"],
         "check": ["check", str(motions), "--workers", "3", "--again"],
         "train": train_words(motions, "run", epochs=LONG, workers=3),
-        "eval": ["eval", str(trained), "--views", "8x3", "--workers", "3", "cache=none"],
+        "eval": ["eval", str(trained), "--views", "64x3", "--workers", "3", "cache=none"],
     }[verb]
     with started(words, tmp_path) as process:
         wait_until(lambda: len(running_in(process.pid)) >= 4)

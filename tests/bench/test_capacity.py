@@ -248,15 +248,15 @@ def test_a_process_measures_growing_clips(mode: Mode, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["kept", "recomputed", "inference"])
-def test_predictions_agree_with_processes(mode: Mode) -> None:
-    """Within 10 % in results/plan.json; twice that here, on a machine that runs other tests."""
-    law = measure_law(mode, Counts("fixformer_tiny", {}), Clips(1, 16, 112), optimiser="sgd")
+def test_predictions_agree_with_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 10 % in results/plan.json, with all modes; twice that here, from smaller clips than it takes there."""
+    monkeypatch.setitem(capacity_law.ENOUGH, "kept", 32 << 20)
+    monkeypatch.setattr(capacity_law, "GROWN", 300 << 20)
+    law = measure_law("kept", Counts("fixformer_tiny", {}), Clips(1, 16, 112), optimiser="sgd")
     most = max(one.batch for one in law.measured)
-    for larger in (Clips(2 * most, 16, 112), Clips(1, 16 * most, 112)):
-        job = PeakJob("fixformer_tiny", {}, mode, [list(larger)], optimiser="sgd", whole=True, steps=2)
-        peak = measure_apart("fixformer.bench.capacity_worker", job, "a larger clip")["peaks"][0]
-        assert law.peak(larger) == pytest.approx(peak, rel=0.2)
+    job = PeakJob("fixformer_tiny", {}, "kept", [[2 * most, 16, 112]], optimiser="sgd", whole=True, steps=2)
+    peak = measure_apart("fixformer.bench.capacity_worker", job, "more clips")["peaks"][0]
+    assert law.peak(Clips(2 * most, 16, 112)) == pytest.approx(peak, rel=0.2)
 
 
 def test_measured_rows_are_plain() -> None:

@@ -15,7 +15,7 @@ from fixformer.serve.data_urls import png_url
 from fixformer.serve.interface import make_app
 from fixformer.serve.messages import pack, receive, send
 from fixformer.serve.patience import protocol
-from fixformer.serve.server import find_token
+from fixformer.serve.server import find_token, listen
 from fixformer.serve.settings import ServeSettings
 from fixformer.serve.uploads import shown_name
 
@@ -172,6 +172,12 @@ def test_messages_arrive_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("fixformer.serve.messages.MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="bytes"):
         pack({"text": "x" * 1000})
+
+
+def test_whoever_connects_before_the_server_runs_waits() -> None:
+    """The address is announced when the port is taken, a moment before anything answers."""
+    with listen(ServeSettings(port=0)) as listener, socket.create_connection(listener.getsockname(), timeout=5) as peer:
+        assert peer.getpeername() == listener.getsockname()
 
 
 def test_a_client_that_does_not_read_is_dropped() -> None:

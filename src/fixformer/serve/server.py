@@ -34,7 +34,7 @@ def serve(*, token_file: str | None = None, **limits: Any) -> None:
         if (error.name or "").startswith("fixformer"):
             raise
         raise MissingExtra("serve", "serve") from None
-    with _listen(settings) as listener:
+    with listen(settings) as listener:
         app = make_app(settings, find_token(settings, token_file))
         config = uvicorn.Config(
             app,
@@ -82,7 +82,8 @@ def find_token(settings: ServeSettings, token_file: str | None) -> str:
     return token
 
 
-def _listen(settings: ServeSettings) -> socket.socket:
+def listen(settings: ServeSettings) -> socket.socket:
+    """The port, taken."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -90,6 +91,7 @@ def _listen(settings: ServeSettings) -> socket.socket:
         listener = socket.socket(family, kind)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # before the address is announced: who connects at once waits and is not refused
     except OSError as error:
         where = f"{printable(settings.host)}, port {settings.port}"
         raise UserError(f"cannot listen on {where}: {error.strerror or error}; choose another.") from None
