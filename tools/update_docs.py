@@ -354,6 +354,7 @@ def own_videos(table: str) -> Callable[[dict[str, Any]], str]:
                 ),
                 f"{run['frozen_epochs']} + {run['epochs'] - run['frozen_epochs']}",
                 f"{run['minutes']:.1f}",
+                str(run["processes"] or "not recorded"),
                 f"**{run['video_top1']:.1%}**",
                 run["protocol_line"],
             ]
@@ -361,7 +362,8 @@ def own_videos(table: str) -> Callable[[dict[str, Any]], str]:
             if run["table"] == table
         ]
         return markdown(
-            ["run", "model and settings", "epochs, frozen + all", "minutes", "video top-1", "protocol"], rows
+            ["run", "model and settings", "epochs, frozen + all", "minutes", "processes", "video top-1", "protocol"],
+            rows,
         )
 
     return write
